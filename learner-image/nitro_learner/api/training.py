@@ -14,6 +14,7 @@ import numpy as np
 from nitro_api import NitroTrainingJob
 from nitro_learner.api.run import Run
 from nitro_learner.backends.local import LocalBackend
+from nitro_learner.checking.process import START_SECONDS, EnvironmentCheck
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import OpenRun, open_run
 from nitro_learner.run.session import Aborted
@@ -33,6 +34,7 @@ def train(
     on_round: Callable[[RoundReport], object] | None = None,
     run_dir: str | Path | None = None,
     start: Run | str | Path | None = None,
+    check: bool = True,
 ) -> Run:
     """Train a job on this machine with actors as local processes, whatever backend it names.
 
@@ -50,6 +52,7 @@ def train(
         start: a run with whose policies this one begins: a run or its folder, a checkpoint file of it, or
             s3://BUCKET/PREFIX/RUN. Weights, the optimisers' state and statistics are taken over, and all
             else begins anew. Networks, algorithm and spaces must be equal. None begins anew.
+        check: whether the environment is checked beside the start; what is found is a warning.
 
     Raises:
         JobInvalid: lists every mistake in the job, or all in which `start` does not fit it.
@@ -71,7 +74,8 @@ def train(
     with folder.locked():
         try:
             opened = open_run(folder, resolved, resume=False, start=begun)
-            _finish(lambda: _session(opened, on_round))
+            checking = EnvironmentCheck(resolved.spec.environment, START_SECONDS) if check else None
+            _finish(lambda: _session(opened, on_round, checking))
         except TrainingFailed:
             raise  # the log says where
         except BaseException:
@@ -148,13 +152,17 @@ class OnRound(Listener):
             )
 
 
-async def _session(run: OpenRun, on_round: Callable[[RoundReport], object] | None) -> None:
+async def _session(
+    run: OpenRun, on_round: Callable[[RoundReport], object] | None, check: EnvironmentCheck | None = None
+) -> None:
     backend = LocalBackend(run.job.spec, run.id, output=run.folder.actors)
     if on_round is None:
-        await train_session(run, backend, draw=plot.draw)
+        await train_session(run, backend, draw=plot.draw, check=check)
         return
     callback = OnRound(on_round)
-    await train_session(run, backend, [callback], draw=plot.draw, controlled=callback.control)
+    await train_session(
+        run, backend, [callback], draw=plot.draw, controlled=callback.control, check=check
+    )
     if callback.error is not None:
         raise callback.error
 

@@ -9,15 +9,13 @@ from nitro_api import JobSpec
 from nitro_learner.checking import first_actions, lost_digits, stateful_wrappers
 
 
-def warnings(environment: Mapping[str, Any], spec: JobSpec) -> list[str]:
+def warnings(environment: Mapping[str, Any], spec: JobSpec, *, new: bool = True) -> list[str]:
     """Warnings, each a sentence that begins with the field that they concern.
 
     Args:
         environment: the EnvironmentSpec.
         spec: of a resolved job.
+        new: whether the policies know nothing yet; others have learned with what they see and do.
     """
-    return [
-        *stateful_wrappers.warnings(environment, spec),
-        *first_actions.warnings(environment),
-        *lost_digits.warnings(environment),
-    ]
+    told = stateful_wrappers.warnings(environment, spec)
+    return [*told, *first_actions.warnings(environment), *lost_digits.warnings(environment)] if new else told

@@ -26,6 +26,8 @@ from nitro_learner.checking.report import Report, read
 
 BUILD_SECONDS = 120.0
 """The longest time that an environment may take to be built; a start has as much for it."""
+START_SECONDS = 1.0
+"""Beside a start: the time of the check itself, and the time that it has once the learner is ready."""
 _GRACE_SECONDS = 10.0
 """For what a check is at when its time is over, such as a slow step."""
 _LAST_LINES = 3
@@ -70,6 +72,11 @@ class EnvironmentCheck:
         ]
         for thread in self._threads:
             thread.start()
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
 
     def report(self, seconds: float) -> Report:
         """What it has found: at its end, or after so many seconds, when it is ended."""

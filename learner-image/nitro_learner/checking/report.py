@@ -75,7 +75,7 @@ def read(lines: Iterable[str], ending: str = "there was no time for it") -> Repo
     Args:
         ending: why there are no more lines, where the check did not come to its end.
     """
-    report, stopped, open_parts = Report(), [], dict[str, None]()
+    report, stopped, open_parts = Report(), list[str](), dict[str, None]()
     for line in lines:
         try:
             told = json.loads(line)

@@ -187,6 +187,7 @@ def _announce(opened: OpenRun, reporter: StatusReporter) -> None:
 async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
     from nitro_learner.backends.knative import KnativeBackend
     from nitro_learner.backends.local import LocalBackend, harmless
+    from nitro_learner.checking.process import START_SECONDS, EnvironmentCheck
     from nitro_learner.run.metrics import LearnerMetrics
     from nitro_learner.run.session import train
     from nitro_learner.views.plot import draw
@@ -204,14 +205,18 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
         reporter.mirror.on_gone(lambda: loop.call_soon_threadsafe(trainer.interrupt))
 
     if spec.backend.type == "Local":
+        inherited = harmless(os.environ)
+        new = opened.checkpoint is None
+        check = EnvironmentCheck(spec.environment, START_SECONDS, inherited=inherited) if new else None
         try:
             outcome, _ = await train(
                 opened,
-                LocalBackend(spec, opened.id, output=opened.folder.actors, inherited=harmless(os.environ)),
+                LocalBackend(spec, opened.id, output=opened.folder.actors, inherited=inherited),
                 listeners,
                 draw=draw,
                 controlled=stop_when_gone,
                 limits=lambda: reporter.mirror.limits,
+                check=check,
             )
         finally:
             reporter.mirror.on_gone(lambda: None)

@@ -10,6 +10,9 @@ observations and rewards. Rounds, cost, exploration and the learning rate's sche
 settings may differ, such as the environment's kwargs or the learning rate, but not the network, the algorithm
 and the spaces. checkpoints/best.safetensors of a run is the policy with the best evaluation.
 
+A new run's environment is checked beside the start, for a second; see `nitro check-env`. What is found is a
+warning, and changes no result. --no-check is for an environment of which this machine can hold few copies.
+
 The job's backend is used only when --backend names it: nothing is spent by surprise. With local actors the
 cost column says what the same invocations would cost with serverless ones. --backend lambda invokes the
 function of spec.backend.lambda, which must exist, with the AWS credentials that the AWS command line would
@@ -51,6 +54,7 @@ from nitro_learner.cli.common import (
 from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
 
 if TYPE_CHECKING:
+    from nitro_learner.checking.process import EnvironmentCheck
     from nitro_learner.run.rundir import RunDir
 
 
@@ -88,6 +92,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PORT",
         help="serve Prometheus metrics on this port (0: a free one)",
     )
+    parser.add_argument(
+        "--no-check", action="store_true", help="do not check the environment beside the start"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object per round")
 
 
@@ -116,10 +123,11 @@ def run(arguments: argparse.Namespace) -> int:
         job = read_job(source, overrides, begun)
         if arguments.run_dir:
             RunDir(arguments.run_dir).check_free()
-        _import()
-        interrupts.orderly()
-        with _opened(arguments, job.metadata.name) as folder:
-            return _train(folder, job, arguments)
+        with _checking(job, arguments) as check:
+            _import()
+            interrupts.orderly()
+            with _opened(arguments, job.metadata.name) as folder:
+                return _train(folder, job, arguments, check)
     except OtherJob as error:
         assert begun is not None, "only a run that goes on may be of another job"
         ways = train_output.other_ways(str(source), begun, job, arguments)
@@ -141,6 +149,21 @@ def _saved_run(arguments: argparse.Namespace) -> RunDir:
     except RunDirError as error:
         raise CommandError(str(error)) from None
     return folder
+
+
+@contextlib.contextmanager
+def _checking(job: Any, arguments: argparse.Namespace) -> Iterator[EnvironmentCheck | None]:
+    """The check of a new run's environment, which begins before anything slow is imported."""
+    from nitro_learner.checking.process import START_SECONDS, EnvironmentCheck
+
+    if arguments.no_check or arguments.resume or job.spec.backend.type != "Local":
+        yield None
+        return
+    check = EnvironmentCheck(job.spec.environment, START_SECONDS)
+    try:
+        yield check
+    finally:
+        check.close()
 
 
 def _import() -> None:
@@ -176,7 +199,7 @@ def _opened(arguments: argparse.Namespace, name: str) -> Iterator[RunDir]:
             raise
 
 
-def _train(folder: RunDir, job: Any, arguments: argparse.Namespace) -> int:
+def _train(folder: RunDir, job: Any, arguments: argparse.Namespace, check: EnvironmentCheck | None) -> int:
     from nitro_learner.run import logs
     from nitro_learner.run.session import Aborted
     from nitro_learner.training.failures import TrainingFailed, as_training_failure
@@ -185,7 +208,7 @@ def _train(folder: RunDir, job: Any, arguments: argparse.Namespace) -> int:
     go_on = train_output.command(["--resume", str(folder.path)], [], arguments)
     try:
         with as_training_failure():
-            return _sit(folder, job, arguments, go_on)
+            return _sit(folder, job, arguments, go_on, check)
     except TrainingFailed as error:
         code = INTERRUPTED if error.resumable else FAILED
         if error.evidence.environment:
@@ -199,7 +222,9 @@ def _train(folder: RunDir, job: Any, arguments: argparse.Namespace) -> int:
         raise CommandError(f"aborted. To go on from the last checkpoint: {go_on}", ABORTED) from None
 
 
-def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> int:
+def _sit(
+    folder: Any, job: Any, arguments: argparse.Namespace, go_on: str, check: EnvironmentCheck | None
+) -> int:
     """Train for one sitting of a run and print its progress and its results."""
     from nitro_learner.run.metrics import LearnerMetrics
     from nitro_learner.run.runs import open_run
@@ -240,6 +265,7 @@ def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> in
                 _backend(job.spec, opened.id, folder.actors),
                 listeners,
                 draw=plot.draw,
+                check=check,
                 on_interrupt=lambda: print("stopping after a checkpoint; once more aborts", file=sys.stderr),
             )
         )

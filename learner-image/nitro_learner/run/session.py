@@ -20,7 +20,9 @@ from nitro_api.costs.pod_prices import pod_vcpu
 from nitro_api.costs.pod_use import PodUse
 from nitro_api.spec.stop import Stop
 from nitro_learner.backends.base import ActorBackend
+from nitro_learner.checking.process import EnvironmentCheck
 from nitro_learner.run import logs
+from nitro_learner.run.check_listener import CheckListener
 from nitro_learner.run.policy_files import PolicyFiles
 from nitro_learner.run.recorders import CsvMetrics, TensorBoard
 from nitro_learner.run.rundir import RunDirError
@@ -63,6 +65,7 @@ async def train(
     drain: Callable[[], PodUse | None] = lambda: None,
     provisioned: Callable[[], int] = lambda: 0,
     limits: Callable[[], Stop | None] = lambda: None,
+    check: EnvironmentCheck | None = None,
 ) -> tuple[Outcome, dict[str, Any]]:
     """Train in an open run folder until the end or an interruption, and return the outcome with its
     summary.
@@ -71,6 +74,7 @@ async def train(
     it is now, which may have changed since the run began. The first SIGINT or SIGTERM stops the run after a
     checkpoint, and `on_interrupt` is called. The second stops it at once.
     `controlled` gets the trainer before it begins, which can end or interrupt the run.
+    `check` is told and ended here.
 
     Raises:
         TrainingFailed, Aborted, OSError
@@ -84,6 +88,7 @@ async def train(
     if run.job.spec.algorithm.record.agents == "several":
         files.append(PolicyFiles(folder))
     trackers = Trackers(run.job.spec, folder.path, run.id, package_versions(), listeners)
+    checked = CheckListener(check, run.job.spec, new=run.checkpoint is None and run.source is None)
     async with trackers:
         with (
             failures.as_training_failure(),
@@ -107,16 +112,18 @@ async def train(
                     pod_vcpu(run.job.spec.actor),
                     run.job.metadata.uid,
                 ),
-                listeners=[*files, *listeners, board, last, trackers],
+                listeners=[*files, *listeners, board, last, trackers, checked],
                 history=run.history,
                 limits=limits,
             )
             controlled(trainer)
-            with signals(trainer.interrupt, on_interrupt):
-                try:
-                    outcome = await trainer.run()
-                except asyncio.CancelledError:
-                    raise Aborted from None
+            checked.environment = lambda: trainer.environment
+            async with checked:
+                with signals(trainer.interrupt, on_interrupt):
+                    try:
+                        outcome = await trainer.run()
+                    except asyncio.CancelledError:
+                        raise Aborted from None
             result = summary(run, outcome, last.row)
             folder.write_summary(result)
             with _harmless(f"The picture {folder.plot} could not be drawn"), contextlib.suppress(RunDirError):

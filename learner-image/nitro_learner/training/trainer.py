@@ -60,6 +60,9 @@ class Trainer:
         history: earlier rounds' rows of metrics.csv, for the listeners' totals.
         scaler: used in place of the scaler that the job names.
         limits: returns the current spec.stop; None means the job's own.
+
+    Attributes:
+        environment: the EnvironmentSpec, once the actors have started.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class Trainer:
         self._stop = asyncio.Event()
         self._interrupted: str | None = None
         self._ending: stop.StopReason | None = None
+        self.environment: Mapping[str, Any] = {}
 
     def interrupt(self, why: str = "interrupted") -> None:
         """End the run after a checkpoint: at once while it waits for actors, else after the update. `why`
@@ -136,7 +140,7 @@ class Trainer:
         """Start the actors, build what learns and continue from the checkpoint."""
         spec = self._spec
         scaler = self._scaler or scalers.make(spec)
-        environment = await self._start()
+        environment = self.environment = await self._start()
         cache = self._backend.open_cache(self.run_id)
         stack.push_async_callback(cache.close)
         dispatcher = Dispatcher(

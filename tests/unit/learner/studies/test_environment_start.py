@@ -115,6 +115,26 @@ def validate(folder: Path, environment: dict[str, Any], **spec: Any) -> int:
             "network.type",
             "conv needs images",
         ),
+        (
+            {"entryPoint": "not_here_at_all:Own"},
+            {},
+            "environment.entryPoint",
+            "No module named 'not_here_at_all'",
+        ),
+        ({"id": "not_here_at_all:Own-v0"}, {}, "environment.id", "needs the package not_here_at_all, which"),
+        (
+            {"entryPoint": "broken_environments:SeedIgnored"},
+            {},
+            "environment.entryPoint",
+            "reset ignores `seed`",
+        ),
+        (
+            {"entryPoint": "broken_environments:Pair", "kwargs": {"how": "four values"}},
+            {"algorithm": {"name": "ippo"}},
+            "environment.entryPoint",
+            "PettingZoo's step returns five values",
+        ),
+        (OWN_ENTRY, {"resumeFrom": {"job": "another"}}, "resumeFrom", "starts a run on a cluster only"),
         (OWN_ENTRY, {"algorithm": {"name": "ippo"}}, "algorithm.name", "the environment has a single one"),
         (ARENA, {}, "algorithm.name", "the environment has several"),
         (
@@ -145,10 +165,14 @@ def test_what_the_start_refuses_is_refused(
     [
         (
             {"entryPoint": "not_here_at_all:Own"},
-            {},
+            {"actor": {"image": "registry.test/own:1"}},
             "spec.environment.entryPoint: on this machine entryPoint",
         ),
-        ({"id": "not_here_at_all:Own-v0"}, {}, "needs the package not_here_at_all, which is not installed"),
+        (
+            {"entryPoint": "broken_environments:OtherDtype"},
+            {"actor": {"image": "registry.test/own:1"}},
+            "spec.environment.entryPoint: on this machine the observation that reset returns has the dtype",
+        ),
         (OWN_ENTRY | {"kwargs": {"how": "raises"}}, {"actor": {"image": "registry.test/own:1"}}, "no wheels"),
         (OWN_ENTRY | {"kwargs": {"how": "wide"}}, {}, "actions[0] goes from 0 to 1000"),
         ({"entryPoint": "actor_support:normalised_walk"}, {}, "has gymnasium.wrappers.NormalizeObservation"),
@@ -167,6 +191,28 @@ def test_what_another_machine_may_have_is_a_warning(
     told = json.loads(capsys.readouterr().out)
     assert (code, told["errors"]) == (0, [])
     assert [said in warning for warning in told["warnings"]] == ([] if said is None else [True])
+
+
+def test_a_job_of_a_cluster_may_need_what_is_not_here_and_take_another_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    validate(folder, {"entryPoint": "not_here_at_all:Own"}, resumeFrom={"job": "another"})
+    capsys.readouterr()
+    words = ["validate", "--json", str(folder / "job.yaml")]
+    assert main(words, prog="kubectl nitro", commands={"validate": "check"}) == 0
+    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    assert warning.startswith(
+        "spec.environment.entryPoint: on this machine entryPoint not_here_at_all:Own cannot"
+    )
+
+
+def test_remarks_are_told_apart(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert validate(folder, {"id": "CartPole-v1"}) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["warnings"] == []
+    assert "remark" not in str(told["errors"])
+    assert all("gymnasium's check_env: " in remark for remark in told["remarks"])
+    assert told["remarks"]
 
 
 def test_spaces_that_are_too_large_or_lose_digits_are_told(

@@ -510,17 +510,6 @@ async def test_a_constant_learning_rate_gives_no_warning_when_the_rounds_change(
     assert not [record for record in caplog.records if "rounds" in record.getMessage()]
 
 
-async def test_a_wrapper_that_keeps_state_over_episodes_is_named_when_a_run_starts(
-    new_run: NewRun, caplog: pytest.LogCaptureFixture
-) -> None:
-    wrapped = {**ENVIRONMENT, "entryPoint": "actor_support:normalised_walk"}
-    for environment, named in ((wrapped, True), (ENVIRONMENT, False)):
-        caplog.clear()
-        await new_run(environment=environment, stop={"rounds": 1}).sitting().run()
-        told = [record for record in caplog.records if "NormalizeObservation" in record.getMessage()]
-        assert [record.levelname for record in told] == ["WARNING"] * named
-
-
 @pytest.mark.parametrize("algorithm", ANNEALED)
 async def test_a_run_that_goes_on_to_other_rounds_has_their_learning_rate_at_once(
     new_run: NewRun, rates: list[float], algorithm: str
