@@ -31,7 +31,7 @@ def _found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def running(name: str, seconds: float = LONG, **kwargs: Any) -> EnvironmentCheck:
-    given = {"entryPoint": f"broken_environments:{name}", "kwargs": kwargs}
+    given = {"id": "x", "entryPoint": f"broken_environments:{name}", "kwargs": kwargs}
     return EnvironmentCheck(Environment.model_validate(given), seconds)
 
 
@@ -67,7 +67,7 @@ def test_what_an_environment_prints_is_no_finding() -> None:
     [
         ("constructor", "SystemExit: no licence"),
         ("step", "step raised SystemExit: no licence"),
-        ("crash", "its process ended with code 7: "),
+        ("crash", "its process ended with code 7, while it was checked"),
     ],
 )
 def test_an_environment_that_exits_has_a_fault(when: str, said: str) -> None:
@@ -102,7 +102,7 @@ def test_a_check_ends_with_the_program_that_started_it(tmp_path: Path) -> None:
 import sys, time
 from nitro_api.spec.environment import Environment
 from nitro_learner.checking.process import EnvironmentCheck
-given = {{"entryPoint": "broken_environments:LeavesThings", "kwargs": {{"file": {str(file)!r}}}}}
+given = {{"id": "x", "entryPoint": "broken_environments:LeavesThings", "kwargs": {{"file": {str(file)!r}}}}}
 check = EnvironmentCheck(Environment.model_validate(given), 600)
 print(check.pid, flush=True)
 time.sleep(600)

@@ -167,7 +167,7 @@ def closing(
     for one in heard:
         if issubclass(one.category, RuntimeWarning):
             findings.tell("warning", plain(one.message))
-    left = [one.name for one in threading.enumerate() if one not in threads]
+    left = sorted({one.name for one in threading.enumerate() if one not in threads})
     if left:
         findings.tell("warning", f"close leaves threads that run on: {', '.join(left)}; end them in close")
     if active_children() or _has_child():

@@ -4,8 +4,8 @@
     ...
     report = check.report(1)                                    # what it found; it is ended after a second
 
-CartPole-v1 takes 0.29 of the processor time of one start of the trainer (`nitro train` to its first round,
-with two actors), Hopper-v5 0.27 and ALE/Pong-v5 0.31, most of it imports.
+Its processor time is 0.04 (CartPole-v1), 0.06 (Hopper-v5) and 0.05 (ALE/Pong-v5) of that of a whole `nitro
+train` with two rounds of 64 steps, which is nearly all its start; most of the check's time is imports.
 """
 
 from __future__ import annotations
@@ -89,13 +89,14 @@ class EnvironmentCheck:
         for thread in self._threads:  # a process that the environment has started may hold its output
             thread.join(_GRACE_SECONDS)
         last = "; ".join(line.strip() for line in self._words)
-        died = f"its process ended with code {code}: {last}"
+        died = f"its process ended with code {code}" + (f": {last}" if last else "")
         report = read(list(self._lines), died)
         if not report.ended:
+            report.unchecked = {}
             if report.environment is None:
-                report.error, report.unchecked = died, {}
+                report.error = died
             else:
-                report.faults.append(f"{died}. It was being checked")
+                report.faults.append(f"{died}, while it was checked")
         return report
 
     def whole(self) -> Report:

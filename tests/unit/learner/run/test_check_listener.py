@@ -38,6 +38,6 @@ async def test_a_wrapper_that_keeps_state_over_episodes_is_named_at_every_start(
 async def test_bounds_are_told_while_the_policies_know_nothing(
     caplog: pytest.LogCaptureFixture, new: bool
 ) -> None:
-    entry = "scaled_environments:Scaled"
+    entry = "scaled_environments:Wide"
     await started(resolved(entryPoint=entry), entry, None, new=new)
     assert ["the first policy's actions" in message for message in caplog.messages] == [True] * new
