@@ -161,8 +161,8 @@ def test_whole_numbers_of_any_kind_fit(value: Any) -> None:
         ({"terminated": {}}, "terminated is {}, of type dict; gymnasium expects a bool"),
         ({"truncated": np.zeros(2, bool)}, "truncated is array([False, False]), of type ndarray, shape [2]"),
         ({"terminated": "False"}, "terminated is 'False', of type str; gymnasium expects a bool"),
-        ({"result": (np.zeros(2), 1.0, False, {})}, "with 4 values; gymnasium's step returns five values: observation, "
-                                                    "reward, terminated, truncated, info"),
+        ({"result": (np.zeros(2), 1.0, False, {})}, "with 4 values; gymnasium's step returns five values: "
+                                                    "observation, reward, terminated, truncated, info"),
         ({"result": None}, "step returned None, of type NoneType; gymnasium's step returns five values"),
         ({"observation": None}, "an observation is None, of type NoneType; it must be an array of numbers"),
         ({"observation": [[1, 2], [3]]}, "an observation is [[1, 2], [3]], of type list; it must be an arra"),
@@ -251,7 +251,7 @@ def _with(index: int, value: Any) -> Any:
         (_with(2, np.zeros(2)), "the termination of a_1 is array([0., 0.]), of type ndarray, shape [2]"),
         (_with(0, np.zeros(3)), "an observation of a_1 has shape [3], but its space says [2]"),
         (_with(0, None), "an observation of a_1 is None, of type NoneType; it must be an array of numbers"),
-        (lambda values: tuple(values[:4]), "with 4 values; PettingZoo's step returns five values: observations, rewar"),
+        (lambda values: tuple(values[:4]), "with 4 values; PettingZoo's step returns five values: observat"),
         (lambda values: (*values[:1], [1.0, 1.0], *values[2:]), "the rewards are [1.0, 1.0], of type list; "),
     ],
 )  # fmt: skip

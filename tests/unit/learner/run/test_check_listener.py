@@ -1,4 +1,4 @@
-"""What a run's start tells of its environment: how it fits the job, and what the check beside it has found."""
+"""What a run's start tells of its environment: how it fits the job, and what the check has found."""
 
 from typing import Any
 
