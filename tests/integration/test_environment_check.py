@@ -208,6 +208,14 @@ def test_a_training_is_checked_beside_its_start_and_has_the_same_results(
     assert checked == unchecked
 
 
+@pytest.mark.slow
+def test_a_network_that_does_not_fit_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job, folder = str(written(tmp_path, "Sound")), str(tmp_path / "run")
+    conv = ["--set", "spec.network.type=conv", "--set", "spec.network.hiddenSizes=null"]
+    assert main(["train", job, "--no-check", "--run-dir", folder, *conv]) == 2
+    assert "conv needs images of shape" in capsys.readouterr().err
+
+
 def columns(path: Path) -> list[list[str]]:
     """What does not depend on the machine's speed, of each round."""
     names, *rows = [line.split(",") for line in path.read_text().splitlines()]

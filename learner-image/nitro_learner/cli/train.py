@@ -201,6 +201,7 @@ def _opened(arguments: argparse.Namespace, name: str) -> Iterator[RunDir]:
 
 def _train(folder: RunDir, job: Any, arguments: argparse.Namespace, check: EnvironmentCheck | None) -> int:
     from nitro_learner.run import logs
+    from nitro_learner.networks.architecture import NetworkMisfit
     from nitro_learner.run.session import Aborted
     from nitro_learner.training.failures import TrainingFailed, as_training_failure
 
@@ -211,6 +212,8 @@ def _train(folder: RunDir, job: Any, arguments: argparse.Namespace, check: Envir
             return _sit(folder, job, arguments, go_on, check)
     except TrainingFailed as error:
         code = INTERRUPTED if error.resumable else FAILED
+        if isinstance(error.__cause__, NetworkMisfit):  # a mistake in the job, as `nitro validate` says, too
+            code = BAD_INPUT
         if error.evidence.environment:
             remedy = train_output.environment_remedy(folder, go_on, traced=bool(error.evidence.trace))
             raise _EnvironmentError(f"{error}{remedy}", code) from None
