@@ -200,8 +200,8 @@ def _opened(arguments: argparse.Namespace, name: str) -> Iterator[RunDir]:
 
 
 def _train(folder: RunDir, job: Any, arguments: argparse.Namespace, check: EnvironmentCheck | None) -> int:
-    from nitro_learner.run import logs
     from nitro_learner.networks.architecture import NetworkMisfit
+    from nitro_learner.run import logs
     from nitro_learner.run.session import Aborted
     from nitro_learner.training.failures import TrainingFailed, as_training_failure
 
