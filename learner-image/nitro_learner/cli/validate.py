@@ -29,8 +29,8 @@ from nitro_learner.run.tracking import availability as trackers
 from nitro_learner.studies import environment_ids, environment_start
 
 _ONLY_ON_A_CLUSTER = (
-    "starts a run on a cluster only: leave it out and give `nitro train` the run by --from, or check a job for a "
-    "cluster with `kubectl nitro validate`"
+    "starts a run on a cluster only: leave it out and give `nitro train` the run by --from, or check a job "
+    "for a cluster with `kubectl nitro validate`"
 )
 
 
