@@ -12,8 +12,8 @@ import numpy as np
 from nitro_actor import wire
 from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.check.findings import LITTLE_TIME, Clock, Findings, Skipped
+from nitro_actor.check.onlooker import Onlooker
 from nitro_actor.check.player import Player, Seen, difference
-from nitro_actor.check.watch import Watch
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.environment import Environment
 
@@ -41,10 +41,10 @@ def equal_seeds(player: Player, findings: Findings, clock: Clock) -> tuple[float
         Skipped: equal seeds cannot give equal episodes, or there was no time for a step.
     """
     raw = player.environment.raw()
-    watch = None if raw is None else Watch(raw, findings)
+    onlooker = None if raw is None else Onlooker(raw, findings)
     first = _play(player, _STEPS, Clock(_SHARE * clock.left()))
-    if watch is not None:
-        watch.end()
+    if onlooker is not None:
+        onlooker.end()
     before, steps = player.step_seconds, len(first) - 1
     second = _play(player, steps, clock)
     spent = player.reset_seconds, (player.step_seconds - before) / max(1, len(second) - 1)

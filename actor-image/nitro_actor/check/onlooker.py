@@ -15,7 +15,7 @@ from nitro_actor.check.contained import misfit
 from nitro_actor.check.findings import Findings
 
 
-class Watch:
+class Onlooker:
     """Look at each call of one copy.
 
     Args:
