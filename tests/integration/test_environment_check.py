@@ -131,7 +131,7 @@ time.sleep(600)
 def test_check_env_takes_an_id_or_an_entry_point(
     given: str, code: int, said: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["check-env", given]) == code
+    assert main(["check-env", given, "--seconds", "120"]) == code
     out = capsys.readouterr().out
     assert [text for text in said if text not in out] == []
 
@@ -140,7 +140,20 @@ def test_check_env_takes_a_job_and_answers_as_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path, "Pair", how="seed ignored")
-    assert main(["check-env", str(path), "--json", "--set", "spec.environment.kwargs.how=outside"]) == 2
+    assert (
+        main(
+            [
+                "check-env",
+                str(path),
+                "--json",
+                "--seconds",
+                "120",
+                "--set",
+                "spec.environment.kwargs.how=outside",
+            ]
+        )
+        == 2
+    )
     told = json.loads(capsys.readouterr().out)
     assert told["environment"] == "broken_environments:Pair"
     assert not told["sound"]
