@@ -7,14 +7,14 @@ import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nitro_api import NitroTrainingJob
 from nitro_learner.api.run import Run
 from nitro_learner.backends.local import LocalBackend
-from nitro_learner.checking.process import START_SECONDS, EnvironmentCheck
+from nitro_learner.run.check_listener import begin
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import OpenRun, open_run
 from nitro_learner.run.session import Aborted
@@ -26,6 +26,9 @@ from nitro_learner.training.round_report import Listener, RoundReport
 from nitro_learner.training.stop import StopReason
 from nitro_learner.training.trainer import Trainer
 from nitro_learner.views import plot
+
+if TYPE_CHECKING:
+    from nitro_learner.checking.process import EnvironmentCheck
 
 
 def train(
@@ -74,7 +77,7 @@ def train(
     with folder.locked():
         try:
             opened = open_run(folder, resolved, resume=False, start=begun)
-            checking = EnvironmentCheck(resolved.spec.environment, START_SECONDS) if check else None
+            checking = begin(resolved.spec) if check else None
             _finish(lambda: _session(opened, on_round, checking))
         except TrainingFailed:
             raise  # the log says where
@@ -160,9 +163,7 @@ async def _session(
         await train_session(run, backend, draw=plot.draw, check=check)
         return
     callback = OnRound(on_round)
-    await train_session(
-        run, backend, [callback], draw=plot.draw, controlled=callback.control, check=check
-    )
+    await train_session(run, backend, [callback], draw=plot.draw, controlled=callback.control, check=check)
     if callback.error is not None:
         raise callback.error
 

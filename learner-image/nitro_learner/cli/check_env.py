@@ -53,17 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from nitro_api import JobInvalid
-    from nitro_learner.checking import job_fit
-    from nitro_learner.checking.process import EnvironmentCheck
+    from nitro_learner.studies.environment_start import examined
 
     given = arguments.environment
     try:
         job = _job(given, arguments.overrides)
     except JobInvalid as error:
         raise refused(f"{given} cannot be checked:", error) from None
-    report = EnvironmentCheck(job.spec.environment, arguments.seconds).whole()
-    if report.environment is not None:
-        report.warnings += job_fit.warnings(report.environment, job.spec)
+    report = examined(job.spec, arguments.seconds)
     name = job.spec.environment.entry_point or job.spec.environment.id
     if arguments.json:
         print(json.dumps(_object(str(name), report)))

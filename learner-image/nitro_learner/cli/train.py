@@ -154,12 +154,12 @@ def _saved_run(arguments: argparse.Namespace) -> RunDir:
 @contextlib.contextmanager
 def _checking(job: Any, arguments: argparse.Namespace) -> Iterator[EnvironmentCheck | None]:
     """The check of a new run's environment, which begins before anything slow is imported."""
-    from nitro_learner.checking.process import START_SECONDS, EnvironmentCheck
+    from nitro_learner.run.check_listener import begin
 
     if arguments.no_check or arguments.resume or job.spec.backend.type != "Local":
         yield None
         return
-    check = EnvironmentCheck(job.spec.environment, START_SECONDS)
+    check = begin(job.spec)
     try:
         yield check
     finally:
@@ -200,7 +200,6 @@ def _opened(arguments: argparse.Namespace, name: str) -> Iterator[RunDir]:
 
 
 def _train(folder: RunDir, job: Any, arguments: argparse.Namespace, check: EnvironmentCheck | None) -> int:
-    from nitro_learner.networks.architecture import NetworkMisfit
     from nitro_learner.run import logs
     from nitro_learner.run.session import Aborted
     from nitro_learner.training.failures import TrainingFailed, as_training_failure
@@ -212,7 +211,7 @@ def _train(folder: RunDir, job: Any, arguments: argparse.Namespace, check: Envir
             return _sit(folder, job, arguments, go_on, check)
     except TrainingFailed as error:
         code = INTERRUPTED if error.resumable else FAILED
-        if isinstance(error.__cause__, NetworkMisfit):  # a mistake in the job, as `nitro validate` says, too
+        if error.misfit:  # a mistake in the job, as `nitro validate` says, too
             code = BAD_INPUT
         if error.evidence.environment:
             remedy = train_output.environment_remedy(folder, go_on, traced=bool(error.evidence.trace))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -15,6 +16,18 @@ from nitro_learner.checking.report import Report
 from nitro_learner.training.round_report import Listener, Row
 
 logger = logging.getLogger(__name__)
+
+
+def begin(
+    spec: JobSpec, inherited: Mapping[str, str] = os.environ, *, seconds: float = START_SECONDS
+) -> EnvironmentCheck:
+    """Begin the check of a job's environment, at once; see `EnvironmentCheck`."""
+    return EnvironmentCheck(spec.environment, seconds, inherited=inherited)
+
+
+def fitting(environment: Mapping[str, Any], spec: JobSpec, *, new: bool = True) -> list[str]:
+    """Warnings of how an environment fits a job; see `job_fit`."""
+    return job_fit.warnings(environment, spec, new=new)
 
 
 class CheckListener(Listener):
@@ -51,7 +64,7 @@ class CheckListener(Listener):
                 self._check.close()
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
-        for warning in job_fit.warnings(self.environment(), self._spec, new=self._new):
+        for warning in fitting(self.environment(), self._spec, new=self._new):
             logger.warning("%s", warning)
         if self._check is not None:
             self._task = asyncio.create_task(self._conclude(self._check))

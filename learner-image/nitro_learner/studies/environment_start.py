@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nitro_api import FieldError, JobInvalid, JobSpec
-from nitro_learner.checking.process import EnvironmentCheck
+from nitro_learner.run.check_listener import begin, fitting
 from nitro_learner.studies import environment_ids
+
+if TYPE_CHECKING:
+    from nitro_learner.checking.report import Report
 
 CHECK_SECONDS = 10.0
 """The longest time for the check itself; of a sound and fast environment it takes one."""
@@ -42,7 +45,7 @@ def check(spec: JobSpec, *, elsewhere: bool = False) -> Notes:
     """
     if environment_ids.doubts(spec):  # the actors' image may have what this machine has not
         return Notes()
-    report = EnvironmentCheck(spec.environment, CHECK_SECONDS).whole()
+    report = begin(spec, seconds=CHECK_SECONDS).whole()
     path, value = named(spec)
     elsewhere = elsewhere or own_pods(spec)
     if report.environment is None:
@@ -52,14 +55,19 @@ def check(spec: JobSpec, *, elsewhere: bool = False) -> Notes:
     _fit(spec, report.environment)
     if report.faults and not elsewhere:
         raise JobInvalid([FieldError(path, value, fault) for fault in report.faults])
-
-    from nitro_learner.checking import job_fit  # needs numpy, which takes long to load
-
     told = [*(f"on this machine {fault}" for fault in report.faults), *report.warnings, *report.gaps()]
     fitting = job_fit.warnings(report.environment, spec)
     return Notes(
         [*(f"{path}: {one}" for one in told), *fitting], [f"{path}: {one}" for one in report.remarks]
     )
+
+
+def examined(spec: JobSpec, seconds: float) -> Report:
+    """What a check of a resolved job's environment finds in so many seconds, and how it fits the job."""
+    report = begin(spec, seconds=seconds).whole()
+    if report.environment is not None:
+        report.warnings += fitting(report.environment, spec)
+    return report
 
 
 def named(spec: JobSpec) -> tuple[str, str | None]:

@@ -27,11 +27,15 @@ class TrainingFailed(Exception):  # noqa: N818
     Attributes:
         resumable: whether resuming from the last checkpoint can help (a full disk, lost actors). If not, the
             job itself is at fault.
+        misfit: whether the job's network does not fit the environment.
         evidence: whether the user's environment is at fault and must be fixed first, and its traceback.
     """
 
-    def __init__(self, message: str, *, resumable: bool, evidence: Evidence = NO_EVIDENCE) -> None:
+    def __init__(
+        self, message: str, *, resumable: bool, evidence: Evidence = NO_EVIDENCE, misfit: bool = False
+    ) -> None:
         super().__init__(message)
+        self.misfit = misfit
         self.resumable = resumable
         self.evidence = evidence
 
@@ -50,7 +54,8 @@ def as_training_failure() -> Iterator[None]:
             log.info("the run failed: %s", error, extra={"fields": {"traceback": error.evidence.trace}})
         raise TrainingFailed(str(error), resumable=False, evidence=error.evidence) from error
     except (FloatingPointError, NetworkMisfit, TeamMisfit) as error:
-        raise TrainingFailed(str(error), resumable=False) from error
+        misfit = isinstance(error, NetworkMisfit)
+        raise TrainingFailed(str(error), resumable=False, misfit=misfit) from error
     except OSError as error:
         if error.errno not in _DISK_TROUBLE:
             raise
