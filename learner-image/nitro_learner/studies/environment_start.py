@@ -56,10 +56,8 @@ def check(spec: JobSpec, *, elsewhere: bool = False) -> Notes:
     if report.faults and not elsewhere:
         raise JobInvalid([FieldError(path, value, fault) for fault in report.faults])
     told = [*(f"on this machine {fault}" for fault in report.faults), *report.warnings, *report.gaps()]
-    fitting = job_fit.warnings(report.environment, spec)
-    return Notes(
-        [*(f"{path}: {one}" for one in told), *fitting], [f"{path}: {one}" for one in report.remarks]
-    )
+    fits = fitting(report.environment, spec)
+    return Notes([*(f"{path}: {one}" for one in told), *fits], [f"{path}: {one}" for one in report.remarks])
 
 
 def examined(spec: JobSpec, seconds: float) -> Report:
