@@ -55,8 +55,8 @@ def petting_zoo_checks(
 ) -> None:
     """Run PettingZoo's parallel_api_test. Arguments and errors as `gymnasium_checks`."""
     try:
-        from pettingzoo.test import parallel_api_test
-        from pettingzoo.utils.conversions import aec_to_parallel_wrapper
+        from pettingzoo.test import parallel_api_test  # type: ignore[import-untyped]
+        from pettingzoo.utils.conversions import aec_to_parallel_wrapper  # type: ignore[import-untyped]
     except ImportError:
         raise Skipped("PettingZoo is not installed") from None
     environment = make()

@@ -51,7 +51,8 @@ def _of_box(space: spaces.Box, value: Any, what: str) -> str:
     if value.dtype.kind == "f" and not np.isfinite(value).all():
         at, number = _first(value, ~np.isfinite(value))
         return f"{what}{at} is {number}: observations must be finite numbers"
-    outside = (value < space.low) | (value > space.high)
+    array = np.asarray(value)
+    outside = (array < space.low) | (array > space.high)
     if outside.any():
         at, number = _first(value, outside)
         index = tuple(np.argwhere(outside)[0])
