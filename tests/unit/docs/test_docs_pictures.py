@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 import forest
-import recording
+import terminal
 from docs_support import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -22,27 +22,27 @@ REDRAWN = [
 """What a program writes that draws its table again."""
 
 
-def text(shown: recording.Shown) -> str:
+def text(shown: terminal.Shown) -> str:
     return "".join(run.text.rjust(len(run.text)) for run in shown.runs)
 
 
 def test_a_terminal_keeps_what_was_written_last() -> None:
-    terminal = recording.Terminal()
+    screen = terminal.Terminal()
     for _, piece in REDRAWN:
-        terminal.write(piece)
-    assert [[run.text for run in line] for line in terminal.lines()] == [
+        screen.write(piece)
+    assert [[run.text for run in line] for line in screen.lines()] == [
         ["a job"],
         ["round", "  eval"],
         [" 1   500"],
         ["d", "one"],
         [],
     ]
-    assert [run.bold for run in terminal.lines()[1]] == [True, False]
-    assert [run.dim for run in terminal.lines()[3]] == [False, True]
+    assert [run.bold for run in screen.lines()[1]] == [True, False]
+    assert [run.dim for run in screen.lines()[3]] == [False, True]
 
 
 def test_a_line_is_shown_from_when_it_was_written_until_it_was_changed() -> None:
-    shown = {text(line): (line.row, line.begin, line.end) for line in recording.versions(REDRAWN)}
+    shown = {text(line): (line.row, line.begin, line.end) for line in terminal.versions(REDRAWN)}
     assert shown == {
         "a job": (0, 0.0, None),
         "round  eval": (1, 1.0, None),
@@ -53,7 +53,7 @@ def test_a_line_is_shown_from_when_it_was_written_until_it_was_changed() -> None
 
 
 def test_the_picture_shows_the_end_where_nothing_moves() -> None:
-    picture = ElementTree.fromstring(recording.svg("nitro <train>", recording.versions(REDRAWN)))
+    picture = ElementTree.fromstring(terminal.svg("nitro <train>", terminal.versions(REDRAWN)))
     visible = [
         "".join(element.itertext()).replace("\xa0", " ")
         for element in picture.iter(f"{SVG}text")
@@ -67,7 +67,7 @@ def test_the_picture_shows_the_end_where_nothing_moves() -> None:
 
 def test_a_failed_command_is_not_recorded(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="ended with 3; nothing is written"):
-        recording.record(["sh", "-c", "exit 3"])
+        terminal.record(["sh", "-c", "exit 3"])
     capfd.readouterr()
 
 

@@ -1,6 +1,6 @@
 """Record a command in a terminal as an animated SVG, from a real run. The README's is made by
 
-    python scripts/recording.py docs/recording.svg -- nitro train examples/cartpole.yaml
+    python scripts/terminal.py docs/recording.svg -- nitro train examples/cartpole.yaml
 
 The picture plays once and then shows the end. Where nothing can move, such as on paper, it shows the end at
 once. Pauses of the command are shortened, nothing else is changed.
