@@ -11,11 +11,12 @@ from nitro_api.spec.scaling import Scaling
 
 def known_rounds(spec: JobSpec) -> int | None:
     """The rounds after which training ends by stop.rounds, .actorRounds or .envSteps; None if that depends on
-    what a scaler decides, or on which actors of an off-policy round answer.
-
-    A target, a budget in dollars and a duration may end it sooner. Nobody knows that before.
+    a budget in dollars, on a duration, on what a scaler decides, or on which actors of an off-policy round
+    answer. A target may end it sooner.
     """
     stop, length = spec.stop, spec.environment.rollout_length
+    if stop.budget_dollars is not None or stop.duration is not None:
+        return None
     limits = [stop.actor_rounds, None if stop.env_steps is None else math.ceil(stop.env_steps / length)]
     rollouts = min((limit for limit in limits if limit is not None), default=None)
     if rollouts is None:
@@ -29,7 +30,10 @@ def known_rounds(spec: JobSpec) -> int | None:
 
 def least_steps(spec: JobSpec) -> int:
     """The fewest environment steps that training has before its end, by stop.rounds, .actorRounds and
-    .envSteps. An off-policy round counts as one with minActors, which it waits for."""
+    .envSteps. An off-policy round counts as one with minActors, which it waits for. A budget in dollars or a
+    duration may end it at once: 0."""
+    if spec.stop.budget_dollars is not None or spec.stop.duration is not None:
+        return 0
     stop, length = spec.stop, spec.environment.rollout_length
     least = length * _rollouts_in(_least(spec.scaling), stop.rounds)
     if stop.actor_rounds is not None:

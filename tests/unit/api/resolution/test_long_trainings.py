@@ -66,6 +66,8 @@ def test_the_rate_of_a_long_training_falls_and_the_resolved_job_says_so() -> Non
         [LONG, "spec.scaling={scaler: schedule, schedule: [4, 8, 16]}"],
         [LONG, "spec.scaling={scaler: growth, maxActors: 32}"],
         ["spec.stop.rounds=1000", "spec.stop.envSteps=1500000"],
+        [LONG, "spec.stop.budgetDollars=2.5"],
+        [LONG, "spec.stop.duration=2h"],
         [LONG, "spec.resumeFrom={job: other, take: Run}"],
     ],
     ids=lambda changes: " ".join(changes).replace("spec.", ""),
@@ -102,6 +104,7 @@ def test_settings_that_are_known_to_fall_are_warned_of(changes: list[str], sente
     [
         ["spec.stop.rounds=488"],
         [LONG, "spec.algorithm.preset=paper"],
+        [LONG, "spec.stop.budgetDollars=2.5"],
         [LONG, "spec.scaling={scaler: growth, maxActors: 32}"],
         [LONG, "spec.algorithm.hyperparameters.klCoefficient=0.2", f"{RATE}=false"],
     ],
@@ -121,6 +124,7 @@ def test_the_end_in_rounds_by_hand() -> None:
     assert (
         known_rounds(spec_of("spec.stop={rounds: 9, actorRounds: 60}", "spec.scaling.scaler=nitro")) is None
     )
+    assert known_rounds(spec_of("spec.stop={rounds: 90, duration: 5m}")) is None
     off = [
         "spec.algorithm.name=impact",
         "spec.scaling.scaler=fixed",
