@@ -4,10 +4,11 @@
     python tests/benchmarks/bench_cost.py build/peers/bin/python
 
 The argument is an interpreter with Stable-Baselines3. Both learn by PPO: 2,048 steps a round, 10 epochs,
-minibatches of 64, two layers of 64 units. Nitro plays 32 copies of the environment, the peer one. Each program has one thread for learning. Seconds
-are processor time, so that other work on the machine changes little. What a program takes beside its steps,
-such as its start, is not in them: of two runs of `nitro train` the shorter one is taken off, and the peer
-counts from the end of its first rollout. A core costs a sixteenth of the paper's price of a machine of 16.
+minibatches of 64, two layers of 64 units. Nitro plays 32 copies of the environment, the peer one. Each
+program has one thread for learning. Seconds are processor time, so that other work on the machine changes
+little. What a program takes beside its steps, such as its start, is not in them: of two runs of `nitro
+train` the shorter one is taken off, and the peer counts from the end of its first rollout. A core costs a
+sixteenth of the paper's price of a machine of 16.
 """
 
 import json

@@ -26,6 +26,7 @@ from nitro_actor.actions import Continuous
 from nitro_actor.agents.environment import AgentsSpec
 from nitro_actor.agents.policies import Policies
 from nitro_actor.play import play_of
+from nitro_api.costs.amounts import dollars
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.checkpoints.store import CheckpointError
 from nitro_learner.export import hub
@@ -230,7 +231,8 @@ def test_a_hub_folder_has_a_card_whose_snippet_runs(tmp_path: Path, monkeypatch:
     (result,) = front["model-index"][0]["results"]
     evaluation = run.summary["evaluation"]
     assert result["metrics"][0]["value"] == f"{evaluation['mean']:.2f} +/- {evaluation['std']:.2f}"
-    assert f"| Cost of the training | ${run.cost:.4f} |" in card
+    cost = run.summary["cost"]
+    assert f"| Cost of the training | {dollars(cost['learner'], cost['actors'])[0]} |" in card
     assert command("validate", tmp_path / "hub" / "job.yaml").returncode == 0
     (snippet,) = re.findall(r"^```python\n(.*?)^```", card, re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(tmp_path / "hub")
@@ -313,7 +315,7 @@ def test_a_card_says_of_an_end_what_is_true_of_the_policy(
         told = {
             "rounds": rounds,
             "finished": finished,
-            "cost": {"total": 1.5},
+            "cost": {"total": 1.5, "learner": 1.2, "actors": 0.3},
             "versions": {"torch": "9.8.7"},
         }
         RunDir(tmp_path).write_summary(told)

@@ -4,7 +4,6 @@ and exported files.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from nitro_actor.agents.rollout import best_actions
 from nitro_actor.play import play_of
 from nitro_learner.checkpoints.store import load, pack
 from nitro_learner.export.networks import as_onnx, as_torch
-from nitro_learner.serving.app import _Served
 from serve_support import ask, served
 from train_support import nitro as command
 from train_support import rows_of, write_job
@@ -205,17 +203,18 @@ def test_the_server_remembers_nothing_itself(one: Path) -> None:
 def test_several_agents_are_served_with_their_states(several: Path) -> None:
     policy = nitro.load(several)
     seen = {agent: [0.5] * 18 for agent in policy.agents}
-    handler, state = _Served(policy), None
-    for _ in range(2):
-        body = {"observation": seen, "state": state}
-        expected = policy.act(seen, state=state or policy.initial_state())
-        answer = json.loads(handler._answer(json.dumps(body).encode()))
-        for index, part in enumerate(("action", "state")):
-            for agent in policy.agents:
-                np.testing.assert_array_equal(
-                    np.array(answer[part][agent], np.float32), expected[index][agent]
-                )
-        state = answer["state"]
+    state = None
+    with served(several) as url:
+        for _ in range(2):
+            expected = policy.act(seen, state=state or policy.initial_state())
+            status, answer = ask(url, {"observation": seen, "state": state})
+            assert status == 200, answer
+            for index, part in enumerate(("action", "state")):
+                for agent in policy.agents:
+                    np.testing.assert_array_equal(
+                        np.array(answer[part][agent], np.float32), expected[index][agent]
+                    )
+            state = answer["state"]
 
 
 @pytest.mark.parametrize("name", SPECS)

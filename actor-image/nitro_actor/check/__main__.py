@@ -15,10 +15,30 @@ from typing import TextIO
 import nitro_actor.startup  # noqa: F401 - before numpy loads
 from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.agents.tuples import TupleEnvironment
-from nitro_actor.check import findings as parts
 from nitro_actor.check.checkers import gymnasium_checks, petting_zoo_checks
-from nitro_actor.check.findings import Clock, Findings, Skipped
-from nitro_actor.check.parts import SeedsSkipped, closing, ends, equal_seeds, finite, plain, resuming
+from nitro_actor.check.findings import (
+    CALLS,
+    CLOSING,
+    ENDS,
+    GYMNASIUM,
+    PETTING_ZOO,
+    RESUMING,
+    SEEDS,
+    Clock,
+    Findings,
+    Skipped,
+)
+from nitro_actor.check.parts import (
+    Before,
+    SeedsSkipped,
+    closing,
+    ends,
+    equal_seeds,
+    finite,
+    goes_on,
+    plain,
+    resuming,
+)
 from nitro_actor.check.player import Player
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError, NotInstalled
 from nitro_actor.engines.base import EnvironmentCallError
@@ -48,7 +68,7 @@ def check(settings: str, seconds: float, out: TextIO) -> None:
         out: for what is found, see `findings`.
     """
     findings = Findings(out)
-    threads = set(threading.enumerate())
+    before = Before.now()
     try:
         config = EnvironmentConfig.from_json(settings)
         environment = make_env(config)
@@ -56,7 +76,7 @@ def check(settings: str, seconds: float, out: TextIO) -> None:
         findings.write(error=plain(error), installed=not isinstance(error, NotInstalled))
         return
     findings.write(environment=environment.spec.to_json())
-    _check(config, environment, findings, Clock(seconds), threads)
+    _check(config, environment, findings, Clock(seconds), before)
     findings.write(end=True)
 
 
@@ -65,36 +85,38 @@ def _check(
     environment: Environment | AgentsEnvironment,
     findings: Findings,
     clock: Clock,
-    threads: set[threading.Thread],
+    before: Before,
 ) -> None:
     several = not isinstance(environment, Environment)
     # Tuples of spaces for several agents have no checker: gymnasium's wants one reward.
     make = None if isinstance(environment.raw(), TupleEnvironment) else raw_factory(config)
-    checker = parts.PETTING_ZOO if several else parts.GYMNASIUM
+    checker = PETTING_ZOO if several else GYMNASIUM
     own = [] if make is None else [checker]
-    findings.write(parts=[parts.CALLS, parts.SEEDS, *own, parts.RESUMING, parts.ENDS, parts.CLOSING])
+    findings.write(parts=[CALLS, SEEDS, *own, RESUMING, ENDS, CLOSING])
     player = Player(environment)
     try:
         spent = 0.0, 0.0
-        with findings.part(parts.SEEDS):
+        with findings.part(SEEDS):
             try:
                 spent = equal_seeds(player, findings, clock)
             except SeedsSkipped as skipped:
                 spent = skipped.spent
                 raise
-        findings.write(done=parts.CALLS)
+        findings.write(done=CALLS)
         findings.write(measured={"reset_seconds": finite(spent[0]), "step_seconds": finite(spent[1])})
         if make is not None:
             with findings.part(checker):
                 if not several and environment.available is not None:
                     raise Skipped("it plays actions that the masks do not allow")
+                if learned := getattr(environment.spec, "stateful_wrappers", ()):
+                    raise Skipped(goes_on(learned[0]))
                 (petting_zoo_checks if several else gymnasium_checks)(make, findings, clock, spent)
-        with findings.part(parts.RESUMING):
+        with findings.part(RESUMING):
             findings.write(measured=resuming(player, findings, clock, spent[1]))
-        with findings.part(parts.ENDS):
+        with findings.part(ENDS):
             ends(player, findings, clock)
-        with findings.part(parts.CLOSING):
-            closing(environment, threads, findings)
+        with findings.part(CLOSING):
+            closing(environment, before, findings)
     except EnvironmentCallError as error:
         findings.tell("fault", plain(error))
 

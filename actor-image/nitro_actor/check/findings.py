@@ -15,6 +15,9 @@ RESUMING = "whether it goes on from a saved state"
 CLOSING = "what is left after close"
 """The parts of a check, as sentences name them."""
 
+SEEDS_DIFFER = "seeds"
+"""The kind of the fault that equal seeds do not give equal episodes."""
+
 LITTLE_TIME = "it takes more time than there was"
 
 

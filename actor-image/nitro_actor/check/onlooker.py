@@ -27,14 +27,18 @@ class Onlooker:
         self._raw = raw
         self._several = hasattr(raw, "possible_agents")
         self._kept: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        self._own: dict[str, Any] = {}  # what the environment itself has set
         with suppress(Exception):  # its class may allow no other attribute, and then nothing is seen
+            self._own = {name: vars(raw)[name] for name in ("reset", "step") if name in vars(raw)}
             raw.reset = functools.partial(self._reset, raw.reset)
             raw.step = functools.partial(self._step, raw.step)
 
     def end(self) -> None:
         """Look at no more calls."""
-        for name in ("reset", "step"):
-            vars(self._raw).pop(name, None)
+        with suppress(Exception):
+            for name in ("reset", "step"):
+                vars(self._raw).pop(name, None)
+            vars(self._raw).update(self._own)
 
     def _reset(self, reset: Any, *args: Any, **kwargs: Any) -> Any:
         result = reset(*args, **kwargs)

@@ -4,6 +4,7 @@ import os
 import threading
 import time
 import warnings
+from dataclasses import dataclass
 from multiprocessing import active_children
 from typing import Any
 
@@ -11,15 +12,13 @@ import numpy as np
 
 from nitro_actor import wire
 from nitro_actor.agents.environment import AgentsEnvironment
-from nitro_actor.check.findings import LITTLE_TIME, Clock, Findings, Skipped
+from nitro_actor.check.findings import LITTLE_TIME, SEEDS_DIFFER, Clock, Findings, Skipped
 from nitro_actor.check.onlooker import Onlooker
 from nitro_actor.check.player import Player, Seen, difference
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.environment import Environment
 
 _SEED = 123
-_SEEDS = "seeds"
-"""The kind of the fault that equal seeds do not give equal episodes."""
 _STEPS = 200
 """Steps of a play, at most."""
 _LEAST_STEPS = 10
@@ -50,13 +49,18 @@ def equal_seeds(player: Player, findings: Findings, clock: Clock) -> tuple[float
     spent = player.reset_seconds, (player.step_seconds - before) / max(1, len(second) - 1)
     learned = getattr(player.environment.spec, "stateful_wrappers", ())
     if learned:  # the learner warns of them
-        raise SeedsSkipped(f"gymnasium.wrappers.{learned[0]} goes on from episode to episode", spent)
+        raise SeedsSkipped(goes_on(learned[0]), spent)
     if steps < _LEAST_STEPS and player.episodes == 0:
         raise SeedsSkipped(f"there was time for {steps} steps", spent)
     found = difference(first[: len(second)], second)
     if found is not None:
         _tell_difference(raw, findings, *found)
     return spent
+
+
+def goes_on(wrapper: str) -> str:
+    """Why an environment in this wrapper of gymnasium plays no episode twice."""
+    return f"gymnasium.wrappers.{wrapper} goes on from episode to episode"
 
 
 class SeedsSkipped(Skipped):
@@ -87,7 +91,7 @@ def _tell_difference(raw: Any, findings: Findings, where: str, close: bool) -> N
         f"reset ignores `seed`, or what it seeds is not all that is random: {told}. Call "
         "super().reset(seed=seed) in reset, draw all random numbers from self.np_random, and set back "
         "everything that an episode changes",
-        kind=_SEEDS,
+        kind=SEEDS_DIFFER,
     )
 
 
@@ -116,7 +120,7 @@ def resuming(player: Player, findings: Findings, clock: Clock, step_seconds: flo
     seconds = time.perf_counter() - began
     found = difference(first, _on(player))
     player.steps = steps
-    if found is not None and not findings.has(_SEEDS):  # otherwise no two plays are equal
+    if found is not None and not findings.has(SEEDS_DIFFER):  # otherwise no two plays are equal
         findings.tell(
             "fault",
             f"set_state does not restore all that get_state should have saved: {found[0]}, where both went "
@@ -153,28 +157,37 @@ def ends(player: Player, findings: Findings, clock: Clock) -> None:
         player.play()
 
 
-def closing(
-    environment: Environment | AgentsEnvironment, threads: set[threading.Thread], findings: Findings
-) -> None:
-    """Close the environment and look at what it leaves.
+@dataclass(frozen=True)
+class Before:
+    """What ran in this process before the environment was built."""
 
-    Args:
-        threads: those that were there before it was built.
-    """
+    threads: set[threading.Thread]
+    child: bool
+    """Whether there was a child process."""
+
+    @classmethod
+    def now(cls) -> "Before":
+        return cls(set(threading.enumerate()), _has_child())
+
+
+def closing(environment: Environment | AgentsEnvironment, before: Before, findings: Findings) -> None:
+    """Close the environment and look at what it leaves."""
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         environment.close()
     for one in heard:
         if issubclass(one.category, RuntimeWarning):
             findings.tell("warning", plain(one.message))
-    left = sorted({one.name for one in threading.enumerate() if one not in threads})
+    left = sorted({one.name for one in threading.enumerate() if one not in before.threads})
     if left:
         findings.tell("warning", f"close leaves threads that run on: {', '.join(left)}; end them in close")
-    if active_children() or _has_child():
+    if _has_child() and not before.child:
         findings.tell("warning", "close leaves child processes that run on; end them in close")
 
 
 def _has_child() -> bool:
+    if active_children():
+        return True
     try:
         return os.waitpid(-1, os.WNOHANG) == (0, 0)
     except ChildProcessError:

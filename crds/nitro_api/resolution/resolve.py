@@ -183,11 +183,10 @@ def _resolve_rate(spec: JobSpec, preset: dict[str, Any]) -> None:
     """Fill in the limit of rounds, and whether the learning rate falls over them: in a training that is known
     to fall with a constant one it does, where these rounds are known to be its end.
 
-    A job that goes on with all of another run keeps that run's rate."""
+    So does that of a job which goes on with all of another run: where that run had another rate, the start of
+    the job says so."""
     _fill(spec.stop, "rounds", preset["stop.rounds"])
-    source = spec.resume_from
-    goes_on = source is not None and source.take == "Run"
-    if falls_at_constant_rate(spec) and not goes_on and known_rounds(spec) == spec.stop.rounds:
+    if falls_at_constant_rate(spec) and known_rounds(spec) == spec.stop.rounds:
         _fill(spec.algorithm.hyperparameters, "learningRateAnneal", True)
 
 

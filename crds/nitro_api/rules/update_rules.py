@@ -6,7 +6,7 @@ from typing import Any
 
 from nitro_api.algorithms.registry import TEAM_RECORDS
 from nitro_api.base import set_to
-from nitro_api.resolution.resolve import MARLESS_WINDOW, WINDOW
+from nitro_api.resolution.resolve import GROWTH_WINDOW, MARLESS_WINDOW, WINDOW
 from nitro_api.spec.job import JobSpec
 from nitro_api.spec.pod_template import PodTemplate
 
@@ -40,7 +40,7 @@ USUAL = {
     "? 'fixed' : 'nitro'",
     "scaling.window": f"{set_to('scaling.scaler', 'marless')} || "
     f"({set_to('scaling.scaler', 'random-score')} && self.algorithm.name in {list(TEAM_RECORDS)}) "
-    f"? {MARLESS_WINDOW} : {WINDOW}",
+    f"? {MARLESS_WINDOW} : {set_to('scaling.scaler', 'growth')} ? {GROWTH_WINDOW} : {WINDOW}",
     "actor.perPod": "1",
 }
 """Fields, each with its usual value in CEL. A change from the usual value to an absent field, or the reverse,

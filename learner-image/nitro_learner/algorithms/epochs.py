@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
 
-T = TypeVar("T")
 Heard = Callable[[float], None]
 """Is told the share of the update that is done, from 0 (its first epoch begins) to 1 (its last has ended)."""
 
@@ -33,12 +31,12 @@ def hearing(heard: Heard) -> Iterator[None]:
         _heard.reset(token)
 
 
-def parts(learners: Sequence[T]) -> Iterator[T]:
-    """The learners, which learn one after the other: the epochs of each are its part of the update."""
-    heard, number = _heard.get() or _nobody, len(learners)
-    for index, learner in enumerate(learners):
-        with hearing(lambda share, index=index: heard((index + share) / number)):  # type: ignore[misc]
-            yield learner
+@contextmanager
+def part(index: int, of: int) -> Iterator[None]:
+    """Within it, the epochs are those of one of `of` learners, which learn one after the other."""
+    heard = _heard.get() or _nobody
+    with hearing(lambda share: heard((index + share) / of)):
+        yield
 
 
 def _nobody(_: float) -> None:

@@ -28,7 +28,7 @@ from nitro_learner.algorithms.base import (
     OnPolicyJointLearner,
     UpdateResult,
 )
-from nitro_learner.algorithms.epochs import parts
+from nitro_learner.algorithms.epochs import part
 from nitro_learner.data.batch import Fragment
 
 SINGLE_AGENT = {AGENT: DEFAULT_POLICY}
@@ -201,10 +201,10 @@ class PolicySet:
 
     def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
         """Learn from a whole round; see `OnPolicyAlgorithm`. Returns what each policy learned."""
-        results: dict[str, UpdateResult] = {}
-        # The registry has checked that they have the methods of their feeding.
-        for learner in parts(cast("tuple[OnPolicyJointLearner, ...]", self.learners)):
-            results |= learner.update(fragments, round)
+        results: dict[str, UpdateResult] = {}  # the registry has checked that learners have `update`
+        for index, learner in enumerate(cast("tuple[OnPolicyJointLearner, ...]", self.learners)):
+            with part(index, len(self.learners)):
+                results |= learner.update(fragments, round)
         self.version += 1
         return results
 

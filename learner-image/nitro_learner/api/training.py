@@ -14,7 +14,7 @@ import numpy as np
 from nitro_api import NitroTrainingJob
 from nitro_learner.api.run import Run
 from nitro_learner.backends.local import LocalBackend
-from nitro_learner.run.check_listener import begin
+from nitro_learner.run.check_listener import begin_beside
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import OpenRun, open_run
 from nitro_learner.run.session import Aborted
@@ -77,7 +77,7 @@ def train(
     with folder.locked():
         try:
             opened = open_run(folder, resolved, resume=False, start=begun)
-            checking = begin(resolved.spec) if check else None
+            checking = begin_beside(resolved.spec) if check else None
             _finish(lambda: _session(opened, on_round, checking))
         except TrainingFailed:
             raise  # the log says where

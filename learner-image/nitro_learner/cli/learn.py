@@ -187,7 +187,7 @@ def _announce(opened: OpenRun, reporter: StatusReporter) -> None:
 async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
     from nitro_learner.backends.knative import KnativeBackend
     from nitro_learner.backends.local import LocalBackend, harmless
-    from nitro_learner.run.check_listener import begin
+    from nitro_learner.run.check_listener import begin_beside
     from nitro_learner.run.metrics import LearnerMetrics
     from nitro_learner.run.session import train
     from nitro_learner.views.plot import draw
@@ -206,7 +206,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
 
     if spec.backend.type == "Local":
         inherited = harmless(os.environ)
-        check = begin(spec, inherited) if opened.checkpoint is None else None
+        check = begin_beside(spec, inherited) if opened.checkpoint is None else None
         try:
             outcome, _ = await train(
                 opened,

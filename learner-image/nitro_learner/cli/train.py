@@ -154,16 +154,17 @@ def _saved_run(arguments: argparse.Namespace) -> RunDir:
 @contextlib.contextmanager
 def _checking(job: Any, arguments: argparse.Namespace) -> Iterator[EnvironmentCheck | None]:
     """The check of a new run's environment, which begins before anything slow is imported."""
-    from nitro_learner.run.check_listener import begin
+    from nitro_learner.run.check_listener import begin_beside
 
     if arguments.no_check or arguments.resume or job.spec.backend.type != "Local":
         yield None
         return
-    check = begin(job.spec)
+    check = begin_beside(job.spec)
     try:
         yield check
     finally:
-        check.close()
+        if check is not None:
+            check.close()
 
 
 def _import() -> None:

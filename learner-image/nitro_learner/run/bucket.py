@@ -93,7 +93,9 @@ class RunBucket:
             NoRunAddressError: as `at`.
             BucketError: the bucket cannot be read.
         """
-        run, _, name = address.partition(f"/{folder.checkpoints.name}/")
+        run, _, name = address.rpartition(f"/{folder.checkpoints.name}/")
+        if not run or not name.endswith(".safetensors"):  # a folder of the prefix may have the same name
+            run, name = address, ""
         cls.at(run, own)._copy_checkpoint(folder, name)
         return next(folder.checkpoints.glob("*.safetensors"), None)
 

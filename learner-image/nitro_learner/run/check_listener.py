@@ -25,6 +25,15 @@ def begin(
     return EnvironmentCheck(spec.environment, seconds, inherited=inherited)
 
 
+def begin_beside(spec: JobSpec, inherited: Mapping[str, str] = os.environ) -> EnvironmentCheck | None:
+    """Begin the check beside a start, which goes on without it where no other process can be started."""
+    try:
+        return begin(spec, inherited)
+    except OSError as error:
+        logger.warning("the environment is not checked: %s", error)
+        return None
+
+
 def fitting(environment: Mapping[str, Any], spec: JobSpec, *, new: bool = True) -> list[str]:
     """Warnings of how an environment fits a job; see `job_fit`."""
     return job_fit.warnings(environment, spec, new=new)

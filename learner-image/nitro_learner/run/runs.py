@@ -250,9 +250,10 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
         result["modelledLearnerFunctions"] = functions.to_dict()
     if evaluation := _evaluation(run, outcome):
         result["evaluation"] = evaluation
-    if best := run.checkpoints.best():
-        result["best"] = best
-    return result | ({"start": start} if (start := run.folder.read_start()) else {})
+    result |= {"best": best} if (best := run.checkpoints.best()) else {}
+    with contextlib.suppress(RunDirError):
+        result |= {"start": start} if (start := run.folder.read_start()) else {}
+    return result
 
 
 def _evaluation(run: OpenRun, outcome: Outcome) -> dict[str, Any] | None:

@@ -28,10 +28,9 @@ from nitro_learner.run.recorders import CsvMetrics, TensorBoard
 from nitro_learner.run.rundir import RunDirError
 from nitro_learner.run.runs import OpenRun, open_ledger, package_versions, summary
 from nitro_learner.run.tracking.listener import Trackers
-from nitro_learner.sampling import evaluation
 from nitro_learner.training import failures
 from nitro_learner.training.costs import Meter
-from nitro_learner.training.drafting import info_columns
+from nitro_learner.training.drafting import columns_of
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
 from nitro_learner.training.trainer import Trainer
 
@@ -83,8 +82,7 @@ async def train(
     folder = run.folder
     # The CSV first: what a checkpoint or the status says is then on disk already.
     last, board = _LastRow(run.history), TensorBoard(folder.tensorboard)
-    extra = [*evaluation.columns(run.job.spec), *info_columns(run.job.spec)]
-    files: list[Listener] = [CsvMetrics(folder.metrics, extra)]
+    files: list[Listener] = [CsvMetrics(folder.metrics, columns_of(run.job.spec))]
     if run.job.spec.algorithm.record.agents == "several":
         files.append(PolicyFiles(folder))
     trackers = Trackers(run.job.spec, folder.path, run.id, package_versions(), listeners)

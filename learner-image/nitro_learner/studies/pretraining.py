@@ -24,6 +24,7 @@ from nitro_learner.run.session import Aborted, signals
 from nitro_learner.scalers.agent import AgentError, Choice, ScalingAgent, Spent, features
 from nitro_learner.scalers.base import Decision, RoundOutcome, Scaler
 from nitro_learner.training.costs import Meter
+from nitro_learner.training.drafting import columns_of
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport
 from nitro_learner.training.trainer import Trainer
 from nitro_learner.training.waiting import Interrupted
@@ -222,7 +223,7 @@ async def _play(
             checkpoints=CheckpointStore(attempt / "checkpoints", keep_last=1),
             checkpoint=None,
             meter=Meter(ledger, job.spec.pricing),
-            listeners=[CsvMetrics(attempt / "metrics.csv"), diary],
+            listeners=[CsvMetrics(attempt / "metrics.csv", columns_of(job.spec)), diary],
             scaler=explorer,
         )
         with signals(trainer.interrupt, warn):

@@ -12,6 +12,7 @@ import numpy as np
 from nitro_api import JobSpec
 from nitro_api.costs.prices import RoundCost
 from nitro_learner.data.batch import Fragment
+from nitro_learner.sampling import evaluation
 from nitro_learner.sampling.plans import EvaluationResult, RoundResult
 from nitro_learner.training.round_report import PolicyReport, RoundReport, mean_of
 from nitro_learner.training.state import TrainingState
@@ -109,6 +110,11 @@ def draft(
         staleness=result.staleness,
         deadline_misses=sampled.deadline_misses,
     )
+
+
+def columns_of(spec: JobSpec) -> list[str]:
+    """The columns of metrics.csv that a job adds to those of all."""
+    return [*evaluation.columns(spec), *info_columns(spec)]
 
 
 def info_columns(spec: JobSpec, fragments: Sequence[Fragment] = ()) -> dict[str, float | None]:

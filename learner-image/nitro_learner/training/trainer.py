@@ -241,6 +241,8 @@ class Trainer:
             while True:
                 limits = self._limits() or self._spec.stop
                 if reason := stop.decide(limits, runner.state.progress(self._meter.total.total)):
+                    if not self._interrupted:  # a callback may have asked for the same end
+                        self._stop.clear()
                     return reason
                 if self._stop.is_set() or self._ending:
                     raise Interrupted

@@ -68,7 +68,6 @@ def test_the_rate_of_a_long_training_falls_and_the_resolved_job_says_so() -> Non
         ["spec.stop.rounds=1000", "spec.stop.envSteps=1500000"],
         [LONG, "spec.stop.budgetDollars=2.5"],
         [LONG, "spec.stop.duration=2h"],
-        [LONG, "spec.resumeFrom={job: other, take: Run}"],
     ],
     ids=lambda changes: " ".join(changes).replace("spec.", ""),
 )
@@ -76,8 +75,9 @@ def test_other_jobs_keep_their_rate(changes: list[str]) -> None:
     assert not anneals(*changes)
 
 
-def test_a_run_that_goes_on_with_anothers_policies_is_a_new_run() -> None:
-    assert anneals(LONG, "spec.resumeFrom={job: other}")
+@pytest.mark.parametrize("take", ["Policies", "Run"])
+def test_what_begins_with_another_run_has_the_default_that_this_one_had(take: str) -> None:
+    assert anneals(LONG, f"spec.resumeFrom={{job: other, take: {take}}}")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from nitro_learner.algorithms.epochs import epochs, hearing, parts
+from nitro_learner.algorithms.epochs import epochs, hearing, part
 
 
 def test_each_epoch_says_how_much_is_done() -> None:
@@ -19,8 +19,9 @@ def test_each_epoch_says_how_much_is_done() -> None:
 def test_policies_that_learn_one_after_the_other_are_parts_of_one_update() -> None:
     told: list[float] = []
     with hearing(told.append):
-        for _ in parts("ab"):
-            list(epochs(2))
+        for index in range(2):
+            with part(index, 2):
+                list(epochs(2))
     assert told == [0.0, 0.25, 0.5, 0.5, 0.75, 1.0]
 
 

@@ -59,7 +59,7 @@ def test_info_metrics_are_columns_behind_the_others_and_may_come_with_a_resume(t
     board.on_round_done(told)
     board.close()
     assert "info/success" in _events(tmp_path / "events").Tags()["scalars"]
-    (measured, last) = Rounds(RunDir(tmp_path)).up_to(2)
+    (measured, last) = Rounds(RunDir(tmp_path)).up_to(2, 1_000.0)
     assert "info/success" not in measured.values
     assert last.values["info/success"] == 0.25
 
