@@ -46,7 +46,10 @@ async def test_slots_in_waves_are_each_asked_for_once() -> None:
         result = await found.sample(work, 4, steps=30)
         assert len(result.fragments) == 4
         await asyncio.to_thread(until, lambda: sum(pod.logged("done") for pod in found.pods) == 4)
-        assert dict(result.stats.retries) == {"timeout": 4}, "none of them met an actor that works"
+        # An actor that has delivered a fragment is free a moment later.
+        retries = dict(result.stats.retries)
+        assert retries.pop("busy", 0) <= 1, "none of them met an actor that works"
+        assert retries == {"timeout": 4}
         await work.close()
         await backend.close()
 

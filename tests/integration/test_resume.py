@@ -124,7 +124,10 @@ def test_a_killed_run_goes_on_in_the_same_runs_of_its_trackers(tmp_path: Path, u
     run, store = tmp_path / "run", tmp_path / "store"
     tracking = {"mlflow": {"trackingUri": f"file://{store}"}, "wandb": {"mode": "offline"}}
     learner = {"checkpoint": {"everyRounds": 2}, "env": [{"name": "PASSWORD", "value": "secret"}]}
-    job = write_job(tmp_path, stop={"rounds": 10_000}, tracking=tracking, learner=learner)
+    # With a rate that falls over all of these rounds, the run could not end earlier.
+    algorithm = {"hyperparameters": {"epochs": 2, "minibatchSize": 64, "learningRateAnneal": False}}
+    stop = {"rounds": 10_000}
+    job = write_job(tmp_path, stop=stop, algorithm=algorithm, tracking=tracking, learner=learner)
     process = start("train", job, "--run-dir", run)
     wait_for_rows(run, 5, process)
     process.send_signal(signal.SIGSTOP)  # the trackers' libraries load for longer than rounds last

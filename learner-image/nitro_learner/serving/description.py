@@ -13,7 +13,7 @@ from pydantic.json_schema import models_json_schema
 from nitro_actor.actions import action_space
 from nitro_actor.masks import choices
 from nitro_learner.api.policy import TrainedPolicy
-from nitro_learner.serving.requests import Refused
+from nitro_learner.serving.requests import Refusal
 
 _COMPONENT = "#/components/schemas/"
 
@@ -50,7 +50,7 @@ def described(routes: Iterable[Route], policy: TrainedPolicy, version: str) -> S
     """The OpenAPI document of a service that serves `policy` by `routes`."""
     routes = list(routes)
     models = {one for route in routes for one in (route.answer, route.body) if isinstance(one, type)}
-    ordered = sorted(models | {Refused}, key=lambda model: model.__name__)
+    ordered = sorted(models | {Refusal}, key=lambda model: model.__name__)
     _, definitions = models_json_schema(
         [(model, "validation") for model in ordered], ref_template=_COMPONENT + "{model}"
     )
@@ -76,7 +76,7 @@ def _operation(route: Route) -> Schema:
         (route.answer, {"type": "string"}) if isinstance(route.answer, str) else _json(route.answer)
     )
     answers = {"200": {"description": route.summary, "content": {kind: {"schema": schema}}}}
-    refusal_kind, refusal = _json(Refused)
+    refusal_kind, refusal = _json(Refusal)
     for status, why in (route.refusals or {}).items():
         answers[str(status)] = {"description": why, "content": {refusal_kind: {"schema": refusal}}}
     operation: Schema = {"summary": route.summary, "responses": answers}

@@ -64,7 +64,7 @@ class Welcome(BaseModel):
     requests: Annotated[dict[str, str], Field(description="what may be asked, and what it gives")]
 
 
-class Refused(BaseModel):
+class Refusal(BaseModel):
     """What is wrong with a request, and what to do."""
 
     error: str

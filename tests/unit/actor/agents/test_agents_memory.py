@@ -74,7 +74,7 @@ def test_the_learner_reads_memories_and_refuses_others() -> None:
     def read(memory: int) -> Any:
         wanted, spec = frozenset(OPTIONAL_TENSORS), environment.spec.to_json()
         slots = {1: SlotRequest(8, resumed=True)}
-        expect = Expectation("rollout", "run-1", 3, 3, spec, 20, 2, wanted, memory, slots)
+        expect = Expectation("rollout", "run-1", 3, 3, spec, 20, 2, wanted, memory, slots=slots)
         return fragments.read(data, expect)
 
     assert read(SIZE).by_class["hunter"]["memory"].shape == (2, 2, SIZE)

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from nitro_learner.views import charts, plot, run_report
 from nitro_learner.views.agent_groups import edges_of, groups_of, rows_of
 from nitro_learner.views.plot_groups import read_run
+from nitro_learner.views.plot_panels import panels_of
 from shared_runs import TOGGLES, shared_run
 
 
@@ -66,8 +67,8 @@ def test_a_toggle_says_what_happened_with_whom_and_why() -> None:
 def test_the_picture_of_a_run_has_a_row_of_groups(tmp_path: Path) -> None:
     folder = shared_run(tmp_path / "run")
     run = read_run(folder)
-    assert [panel.column for panel in plot._panels({"one": [run]}, "steps")].count("groups") == 1
-    both = plot._panels({"one": [run, run]}, "steps")
+    assert [panel.column for panel in panels_of([run], "steps")].count("groups") == 1
+    both = panels_of([run, run], "steps")
     assert "groups" not in [panel.column for panel in both], "several runs have no common groups"
     for x in ("steps", "round", "dollars"):
         assert plot.draw([folder.path], tmp_path / f"{x}.png", x).stat().st_size > 20_000
