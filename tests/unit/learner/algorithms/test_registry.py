@@ -100,7 +100,7 @@ print(json.dumps({
     "shared": refusal(name="toy", hyperparameters={"gamma": 2}),
     "own rule": refusal(name="toy", hyperparameters={"exploration": 1}),
     "artifact": refusal(name="toy", preset="artifact"),
-    "warnings": warnings(job(name="toy", scaling={"surrogate": "ratio1"})),
+    "warnings": warnings(job(name="toy", scaling={"scaler": "nitro", "surrogate": "ratio1"})),
     "explained": explain("exploration"),
     "gamma": explain("gamma"),
     "enumeration": algorithms["properties"]["name"]["enum"],
