@@ -10,7 +10,7 @@ import pytest
 
 from apiserver import ApiServer, KubectlError
 from nitro_api import JobInvalid, load_job
-from nitro_api.rules import agents_rules, network_rules, payload_rules
+from nitro_api.rules import agents_rules, cache_rules, network_rules, payload_rules
 from nitro_api.schema import crd
 from nitro_api.spec.free_json import PRESERVE
 from nitro_operator.kube.kinds import TRAINING_JOB
@@ -161,7 +161,7 @@ def test_the_api_server_and_load_job_accept_the_same_jobs(
     apiserver: ApiServer, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What only a job with all its defaults shows is no matter of the schema.
-    for rules in (agents_rules, network_rules, payload_rules):
+    for rules in (agents_rules, cache_rules, network_rules, payload_rules):
         monkeypatch.setattr(rules, "mistakes", lambda _: [])
     draw = Draw(20261123)
     different, accepted = [], 0
