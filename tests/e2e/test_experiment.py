@@ -96,9 +96,9 @@ def test_an_experiment_on_the_cluster_is_that_of_this_machine(
 
     killed = begin("results", *on_cluster)
     until_one_runs()
+    left = {uid: round_of(job) for uid, job in jobs().items()}  # a job's rounds take half a minute in all
     killed.kill()
     killed.communicate(timeout=PATIENCE_SECONDS)
-    left = {uid: round_of(job) for uid, job in jobs().items()}
     assert suspended.keys() <= left.keys()
     cluster.until(
         cluster.jobs,
