@@ -219,11 +219,11 @@ def _hang(number: int, seconds: float) -> None:
 
     update = Compute.update
 
-    def stand_still(function: Any, fragments: Any, round: int, *heard: Any) -> Any:
+    def stand_still(function: Any, fragments: Any, round: int, *report: Any) -> Any:
         if round == number:
             print("standing still", file=sys.stderr, flush=True)
             threading.Event().wait()
-        return function(fragments, round, *heard)
+        return function(fragments, round, *report)
 
     def hanging(self: Any, function: Any, *arguments: Any) -> Any:
         return update(self, stand_still, function, *arguments)

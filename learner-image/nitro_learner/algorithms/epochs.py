@@ -1,4 +1,4 @@
-"""The epochs of an update, which say how much of it is done: what comes after it can be prepared in time."""
+"""The epochs of an update, which report its progress: what comes after it can be prepared in time."""
 
 from __future__ import annotations
 
@@ -6,38 +6,40 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Heard = Callable[[float], None]
-"""Is told the share of the update that is done, from 0 (its first epoch begins) to 1 (its last has ended)."""
+OnProgress = Callable[[float], None]
+"""Is called with the share of the update that is done, from 0 (its first epoch begins) to 1 (its last has
+ended)."""
 
-_heard: ContextVar[Heard | None] = ContextVar("heard", default=None)
+
+def _ignore(_: float) -> None:
+    pass
+
+
+_on_progress: ContextVar[OnProgress] = ContextVar("on_progress", default=_ignore)
 
 
 def epochs(number: int) -> Iterator[int]:
-    """`range(number)`; says before each epoch, and after the last one, how much of the update is done."""
-    heard = _heard.get() or _nobody
+    """`range(number)`; reports the progress before each epoch, and after the last one."""
+    report = _on_progress.get()
     for done in range(number):
-        heard(done / number)
+        report(done / number)
         yield done
-    heard(1.0)
+    report(1.0)
 
 
 @contextmanager
-def hearing(heard: Heard) -> Iterator[None]:
-    """Within it, `heard` is told of the epochs of this thread."""
-    token = _heard.set(heard)
+def reporting_to(on_progress: OnProgress) -> Iterator[None]:
+    """Within it, the epochs of this thread report to `on_progress`."""
+    token = _on_progress.set(on_progress)
     try:
         yield
     finally:
-        _heard.reset(token)
+        _on_progress.reset(token)
 
 
 @contextmanager
 def part(index: int, of: int) -> Iterator[None]:
     """Within it, the epochs are those of one of `of` learners, which learn one after the other."""
-    heard = _heard.get() or _nobody
-    with hearing(lambda share: heard((index + share) / of)):
+    report = _on_progress.get()
+    with reporting_to(lambda share: report((index + share) / of)):
         yield
-
-
-def _nobody(_: float) -> None:
-    pass

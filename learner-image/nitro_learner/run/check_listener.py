@@ -1,4 +1,4 @@
-"""The check of an environment beside a run's start: it never holds the run up, and changes no result."""
+"""The check of an environment beside a run's start. Round 1 does not wait for it, and no result changes."""
 
 from __future__ import annotations
 

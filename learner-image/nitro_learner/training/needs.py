@@ -177,7 +177,8 @@ class Needs:
             self._learning = now
             return
         due = now + (now - self._learning) * (1 - share) / share + self._rest
-        if abs(due - (self._due or 0.0)) >= CORRECTION_SECONDS and due - now >= SHORTEST_SECONDS:
+        wrong = self._due is None or abs(due - self._due) >= CORRECTION_SECONDS
+        if wrong and due - now >= SHORTEST_SECONDS:
             self._due = due
             if self._timer is not None:
                 self._timer.cancel()
@@ -195,9 +196,10 @@ class Needs:
         fewest, expected = self._next
         later: tuple[LaterNeed, ...] = ()
         now = time.monotonic()
-        gap = remaining(self._gaps, now - self._began)
         if self._due is not None and self._due > now:
-            gap = self._due - now
+            gap: float | None = self._due - now
+        else:
+            gap = remaining(self._gaps, now - self._began)
         if gap is not None:
             decision = remaining(self._decisions) or 0.0
             if decision < SHORTEST_SECONDS or expected <= fewest:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from nitro_learner.algorithms.base import UpdateResult
-from nitro_learner.algorithms.epochs import Heard, hearing
+from nitro_learner.algorithms.epochs import OnProgress, reporting_to
 from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.backends.base import ActorBackend
 from nitro_learner.backends.troubles import causes, evidence
@@ -38,7 +38,7 @@ class RoundContext:
         stages: where the time goes.
         on_stage_started: called with the name of each stage that begins.
         on_sampled: called when no actor samples any more, before the update.
-        on_learned: called with the share of the update that is done, where the algorithm can tell.
+        on_progress: called with the share of the update that is done, where the algorithm reports it.
     """
 
     plan: RoundPlan
@@ -48,7 +48,7 @@ class RoundContext:
     stages: Stages
     on_stage_started: Callable[[str], None]
     on_sampled: Callable[[], None] = lambda: None
-    on_learned: Heard = lambda _: None
+    on_progress: OnProgress = lambda _: None
 
 
 class Feed(Protocol):
@@ -113,24 +113,26 @@ class SyncRounds:
             await round.saved
         round.on_stage_started("update")
         with round.stages("update"):
-            heard = _in_loop(round.on_learned)
-            update = await self._compute.update(self._update, result.fragments, round.plan.round, heard)
+            report = _from_thread(round.on_progress)
+            update = await self._compute.update(self._update, result.fragments, round.plan.round, report)
         return result, update
 
-    def _update(self, fragments: list[Fragment], round: int, heard: Heard) -> Mapping[str, UpdateResult]:
-        with hearing(heard):
+    def _update(
+        self, fragments: list[Fragment], round: int, report: OnProgress
+    ) -> Mapping[str, UpdateResult]:
+        with reporting_to(report):
             return self._policies.update(fragments, round)
 
 
-def _in_loop(heard: Heard) -> Heard:
-    """The same, callable in another thread, which may outlive the loop."""
+def _from_thread(on_progress: OnProgress) -> OnProgress:
+    """A function for the update's thread that has `on_progress` called in this event loop."""
     loop = asyncio.get_running_loop()
 
-    def hears(share: float) -> None:
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(heard, share)
+    def report(share: float) -> None:
+        with suppress(RuntimeError):  # the thread may outlive the loop
+            loop.call_soon_threadsafe(on_progress, share)
 
-    return hears
+    return report
 
 
 class AsyncRounds:

@@ -222,7 +222,7 @@ class QTrainer:
 
     def take_norms(self) -> dict[str, list[float]]:
         """The mean norms of the gradients since the last call, by class: of each policy, or where the loss is
-        joint the one of all of them. None where there was no gradient step."""
+        joint the one of all of them. A list is empty where there was no gradient step."""
         return {name: norms.take() for name, norms in self._norms.items()}
 
     def _clip(self, gradients: Mapping[str, Tensor], by_mixer: Tensor) -> None:
