@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -17,6 +18,7 @@ from nitro_website.repository import DOCS
 
 SEARCHED_FIRST = ("algorithms.md", "environments.md", "faq.md", "fine-tuning.md")
 """Pages that answer what people search for: the search shows them before pages that only name it."""
+FIRST_COMMENT = re.compile(r"\A\s*<!--.*?-->\s*", re.DOTALL)
 REPOSITORY = "NITRO_REPOSITORY"
 """The variable with the address of the repository. A build without it links none."""
 
@@ -53,4 +55,5 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     _links.page, _links.files = page.file.src_uri, files
     if page.file.src_uri in SEARCHED_FIRST:
         page.meta["search"] = {"boost": 2}
-    return with_pictures(markdown)
+    # A page that begins with the comment of an experiment would be named after its file in the menu.
+    return with_pictures(FIRST_COMMENT.sub("", markdown))

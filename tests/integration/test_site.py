@@ -5,6 +5,7 @@ and a phone.
 from __future__ import annotations
 
 import functools
+import html
 import http.server
 import json
 import os
@@ -100,6 +101,15 @@ def test_every_page_of_the_repository_is_there(site: Path) -> None:
         assert f"{path.relative_to(docs).with_suffix('').as_posix()}/index.html" in found
     for name in ("index", "changelog/index", "contributing/index", "chart/index", "reference/job/index"):
         assert f"{name}.html" in found
+
+
+def test_the_menu_names_each_page_of_results_by_its_title(site: Path) -> None:
+    menu = (site / "results" / "index.html").read_text(encoding="utf-8")
+    for path in (ROOT / "docs" / "results").glob("*.md"):
+        (title, *_) = re.findall("^# (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        shown = re.escape(html.escape(title, quote=False))
+        entry = rf'href="{path.stem}/"[^>]*>\s*<span class="md-ellipsis">\s*{shown}\s*<'
+        assert re.search(entry, menu, re.DOTALL), path
 
 
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:
