@@ -11,6 +11,8 @@ ARGS     ?=
 # Relative paths: make takes a space in the folder of the checkout for the end of a name.
 BIN      := $(VENV)/bin
 UV       := $(BIN)/uv
+# Says which build of torch it takes.
+INSTALL  := UV=$(UV) scripts/pip-install
 # The one tool that is not in constraints.txt, because it installs what is.
 UV_VERSION := 0.13.8
 AUDIT := $(UV) tool run pip-audit==2.9.0 --requirement hashes.txt --require-hashes --disable-pip
@@ -31,12 +33,12 @@ $(BIN)/python:
 
 $(STAMP): $(BIN)/python constraints.txt pyproject.toml $(wildcard */pyproject.toml)
 	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@echo "building the Python environment in $(VENV); the first time that downloads up to 3 GB"
-	@$(UV) pip install --quiet --python $(BIN)/python --constraints constraints.txt --group dev --group docs $(PACKAGES)
+	@echo "building the Python environment in $(VENV)"
+	@$(INSTALL) $(BIN)/python --constraints constraints.txt --group dev --group docs $(PACKAGES)
 	@mkdir -p $(@D) && touch $@
 
 .PHONY: environment
-environment: $(STAMP) ## build the Python environment (VENV=.venv)
+environment: $(STAMP) ## build the Python environment (VENV=.venv UV_TORCH_BACKEND=cpu)
 
 .PHONY: run
 run: $(STAMP) ## train the Hopper job on this machine (JOB=examples/hopper.yaml ARGS='--set spec.seed=1')
@@ -81,7 +83,7 @@ test-fast: lint ## lint, then the unit tests that are not marked slow (two minut
 RLLIB ?= build/rllib
 $(RLLIB)/installed: constraints.txt pyproject.toml learner-image/pyproject.toml $(STAMP)
 	@test -x $(RLLIB)/bin/python || $(UV) venv --quiet --python $(BIN)/python $(RLLIB)
-	$(UV) pip install --quiet --python $(RLLIB)/bin/python --constraints constraints.txt --group dev \
+	$(INSTALL) $(RLLIB)/bin/python --constraints constraints.txt --group dev \
 		-e crds -e actor-image -e learner-image[train,local,rllib]
 	@touch $@
 
@@ -93,7 +95,7 @@ test-rllib: $(RLLIB)/installed ## the tests that need Ray's RLlib
 SMAX_VENV ?= build/smax
 $(SMAX_VENV)/installed: constraints.txt pyproject.toml actor-image/pyproject.toml $(STAMP)
 	@test -x $(SMAX_VENV)/bin/python || $(UV) venv --quiet --python $(BIN)/python $(SMAX_VENV)
-	$(UV) pip install --quiet --compile-bytecode --python $(SMAX_VENV)/bin/python --constraints constraints.txt --group dev \
+	$(INSTALL) $(SMAX_VENV)/bin/python --compile-bytecode --constraints constraints.txt --group dev \
 		-e crds -e actor-image[smax,smax-source] -e learner-image[train,local]
 	@touch $@
 
@@ -135,7 +137,7 @@ paper-small: $(STAMP) ## the questions of docs/results.md in small, with their p
 PEERS := build/peers
 $(PEERS)/installed: tests/benchmarks/peers/requirements.txt $(STAMP)
 	$(UV) venv --quiet --clear --python $(BIN)/python $(PEERS)
-	$(UV) pip install --quiet --python $(PEERS)/bin/python --requirement $<
+	$(INSTALL) $(PEERS)/bin/python --requirement $<
 	@touch $@
 
 .PHONY: bench

@@ -152,12 +152,12 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-def self_signed(certificate: Path, key: Path) -> None:
-    """Write a certificate of 127.0.0.1 that is its own authority, and its key."""
+def self_signed(certificate: Path, key: Path, *hosts: str) -> None:
+    """Write a certificate of 127.0.0.1, and of these hosts, that is its own authority, and its key."""
     private = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "redis")])
     now = datetime.now(UTC)
-    address = x509.IPAddress(ip_address("127.0.0.1"))
+    names = [x509.IPAddress(ip_address("127.0.0.1")), *map(x509.DNSName, hosts)]
     made = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -166,7 +166,7 @@ def self_signed(certificate: Path, key: Path) -> None:
         .serial_number(1)
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(private, hashes.SHA256())
     )
     certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
