@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from decimal import Decimal
 from typing import Annotated, Any
@@ -39,10 +40,13 @@ def seconds_of(duration: str) -> float:
 
 def amount_of(quantity: int | str) -> float:
     """A Kubernetes quantity as a number: bytes for `512Mi`, cores for `500m`. Raises ValueError."""
-    match = re.fullmatch(QUANTITY_PATTERN, str(quantity))
-    if not match:
-        raise ValueError(f"{quantity!r} is not a quantity such as 500m or 2Gi")
-    text = str(quantity)
+    return _amount_of(str(quantity))
+
+
+@functools.lru_cache(maxsize=1024)  # the operator asks again and again for the few that a job's pods have
+def _amount_of(text: str) -> float:
+    if not re.fullmatch(QUANTITY_PATTERN, text):
+        raise ValueError(f"{text!r} is not a quantity such as 500m or 2Gi")
     for suffix in ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "n", "u", "m", "k", "M", "G", "T", "P", "E"):
         if text.endswith(suffix):
             return float(text[: -len(suffix)]) * _FACTORS[suffix]

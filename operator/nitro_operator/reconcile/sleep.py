@@ -135,7 +135,7 @@ class Sleeping:
         found = self._plan(run, phases, cpu)
         due = [pod for pod in found.wake if memory.refused.get(uid_of(pod), ("", run.now))[1] <= run.now]
         tasks = [(pod, cpu) for pod in due]
-        tasks += [(pod, SLEEPING_CPU) for pod in found.sleep if self.sleepless(run) is None]
+        tasks += [(pod, SLEEPING_CPU) for pod in (found.sleep if self.sleepless(run) is None else ())]
         if len(tasks) > BATCH:
             run.again.append(0.0)
         answers = await asyncio.gather(*(self._resizer.resize(pod, to) for pod, to in tasks[:BATCH]))
