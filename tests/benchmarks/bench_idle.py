@@ -126,7 +126,7 @@ ROWS = {
     "10s": Row(10, 10),
     "30s": Row(30, 8),
     "long": Row(10, 10, epochs=180),
-    "very-long": Row(10, 10, epochs=1400),
+    "very-long": Row(10, 10, epochs=1000),
     "4-16": Row(10, 16, schedule=_steps(16)),
     "4-16-hold-0": Row(10, 16, schedule=_steps(16), hold=0),
 }
