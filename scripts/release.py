@@ -1,4 +1,4 @@
-"""Build a release into dist/: wheels, source archives, the chart, bills of materials and checksums.
+"""Build a release into dist/: wheels, source archives, constraints, the chart, bills of materials, checksums.
 
     python scripts/release.py                                       # of the commit that is checked out
     python scripts/release.py --registry registry.example.com/you   # the chart takes its images from there
@@ -89,11 +89,12 @@ def export(root: Path, folder: Path) -> str:
 
 
 def build_packages(source: Path, into: Path, epoch: str) -> None:
-    """Build the wheel and the source archive of each package."""
+    """Build the wheel and the source archive of each package, and add the versions they were tested with."""
     for package in PACKAGES:
         command = [BIN / "uv", "build", "--quiet", "--no-build-isolation", "--python", sys.executable]
         command += ["--no-create-gitignore", "--out-dir", into, source / package]
         _run(*command, SOURCE_DATE_EPOCH=epoch)
+    shutil.copy(source / "constraints.txt", into)
 
 
 def learners() -> list[str]:

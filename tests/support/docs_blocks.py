@@ -20,7 +20,7 @@ NOT_RUN = {
         r"|sed .*hopper-lambda"
     ),
     "serves until it is stopped (tests/integration/test_serve.py)": r"nitro serve|curl |tensorboard ",
-    "installs something, or builds the environment": r"pip install|make environment$|source ",
+    "installs something, or builds the environment": r"pip (install|download)|make environment$|source ",
     "takes minutes to hours": (
         r"make (run|bench|test|paper-small|test-\w+|docs|lint-files|release)\b"
         r"|nitro (pretrain-scaler|detector|landscape) "
