@@ -26,7 +26,6 @@ _PRELOADED = [
     "nitro_learner.run.metrics",
     "nitro_learner.run.session",
     "nitro_learner.views.plot",
-    "tensorboard.summary.writer.event_file_writer",
 ]
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(_PRELOADED)

@@ -7,10 +7,9 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
+from nitro_learner.run.event_file import EventFile
 from nitro_learner.run.metrics_file import read_rows
 from nitro_learner.run.rundir import RunDir, naming
 from nitro_learner.training.round_report import COLUMNS, STATISTICS, Listener, RoundReport, Row
@@ -53,37 +52,29 @@ class TensorBoard(Listener):
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._writer: Any = None
+        self._file: EventFile | None = None
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
-        # The light half of the tensorboard package: torch.utils.tensorboard takes a second more to import.
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-        self._writer = EventFileWriter(str(self.directory))
+        self._file = EventFile(self.directory)
         # Tell TensorBoard to hide the points that an earlier session wrote for rounds that are done again. A
         # session that ended before its first checkpoint leaves such points, too.
         done = int(history[-1]["env_steps"] or 0) if history else 0
-        self._writer.add_event(Event(step=done + 1, session_log=SessionLog(status=SessionLog.START)))
+        self._file.session_begins(done + 1)
 
     def on_round_done(self, report: RoundReport) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
-        values = [
-            Summary.Value(tag=tag(name), simple_value=float(value))
+        if self._file is None:  # it could not be made, which was told
+            return
+        values = {
+            tag(name): float(value)
             for name, value in report.row().items()
             if name != "env_steps" and value is not None
-        ]
-        event = Event(step=report.env_steps, summary=Summary(value=values))
-        event.wall_time = datetime.now().timestamp()
-        self._writer.add_event(event)
-        self._writer.flush()
+        }
+        self._file.scalars(report.env_steps, values)
 
     def close(self) -> None:
-        if self._writer is not None:
+        if self._file is not None:
             with contextlib.suppress(OSError):  # each round was flushed, and told if that failed
-                self._writer.close()
+                self._file.close()
 
 
 def tag(column: str) -> str:
