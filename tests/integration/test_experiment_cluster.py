@@ -38,6 +38,7 @@ from nitro_learner.experiments.spec import Experiment, load
 from nitro_learner.run import folders
 from nitro_learner.run.bucket import RunBucket
 from operator_support import eventually
+from train_support import LOADING
 
 PATIENCE_SECONDS = 240.0
 VERSIONS = {"python": "3.11.2", "machine": "a pod", "torch": "2.15.0"}
@@ -487,7 +488,7 @@ def test_the_command_finds_mistakes_and_says_where_the_jobs_are(
         )
 
     alone = nitro("--namespace", "a")
-    assert (alone.returncode, alone.stderr) == (2, "nitro: --namespace a: needs --cluster\n")
+    assert (alone.returncode, alone.stderr) == (2, f"{LOADING}nitro: --namespace a: needs --cluster\n")
     nowhere = nitro("--cluster", kubeconfig=tmp_path / "none")
     assert nowhere.returncode == 1
     assert "Set KUBECONFIG" in nowhere.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from experiment_support import write_spec
-from train_support import SUPPORT, nitro, write_job
+from train_support import LOADING, SUPPORT, nitro, write_job
 
 # The audit hook hears of both moments; NITRO_TEST_MOMENT is `import NAME` or `open END-OF-A-PATH`.
 PROGRAM = """
@@ -63,8 +63,9 @@ def test_an_early_interrupt_ends_training_cleanly(tmp_path: Path, moment: str) -
     run = tmp_path / "run"
     done = interrupted(moment, "train", write_job(tmp_path), "--run-dir", run)
     assert done.returncode == 130, done.stderr
-    assert done.stderr.startswith("nitro: interrupted"), done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
+    told = done.stderr.removeprefix(LOADING)
+    assert told.startswith("nitro: interrupted"), done.stderr
+    assert told.count("\n") == 1, done.stderr
     assert not run.exists()
 
 
@@ -87,14 +88,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_an_early_interrupt_ends_an_evaluation_cleanly(run: Path, moment: str) -> None:
     done = interrupted(moment, "evaluate", run, "--episodes", "5")
-    assert (done.returncode, done.stderr) == (130, "nitro: interrupted\n")
+    assert (done.returncode, done.stderr) == (130, f"{LOADING}nitro: interrupted\n")
 
 
 @pytest.mark.parametrize("moment", ["import pydantic", "import nitro_learner.experiments.runner"])
 def test_an_early_interrupt_ends_an_experiment_cleanly(tmp_path: Path, moment: str) -> None:
     results = tmp_path / "results"
     done = interrupted(moment, "experiment", "run", write_spec(tmp_path), "--dir", results)
-    assert (done.returncode, done.stderr) == (130, "nitro: interrupted\n")
+    assert (done.returncode, done.stderr) == (130, f"{LOADING}nitro: interrupted\n")
     assert not results.exists()
 
 

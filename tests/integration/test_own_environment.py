@@ -145,7 +145,7 @@ def test_train_names_the_failure_of_the_environment_and_its_line_first(tmp_path:
     lines = failed.stderr.splitlines()
     cause = TOLD[fault].replace("FILE", str(tmp_path / "mine.py"))
     assert any(line.startswith(f"nitro: round 1 failed: {cause}") for line in lines), failed.stderr
-    assert len(lines) <= 15, failed.stderr
+    assert len(lines) <= 16, failed.stderr
     assert "the robot stumbles" in (tmp_path / "run" / "actors.log").read_text()
     assert "What the actors printed is in run/actors.log." in lines
     if fault == "long":

@@ -22,7 +22,7 @@ from local_support import until
 from nitro_monitoring.alerts import JOB_ALERTS, Alert
 from prometheus_support import Prometheus, find, running
 from scrape_support import with_files, write_targets
-from train_support import start, write_job
+from train_support import LOADING, start, write_job
 
 VARIABLES = {"namespace": "local", "job": "small", "window": "5m"}
 OPERATOR = "the operator tells it, and there is none"
@@ -62,6 +62,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Promethe
     process = start("train", job, "--run-dir", folder / "run", "--metrics-port", "0")
     try:
         assert process.stderr is not None
+        assert process.stderr.readline() == LOADING
         found = re.search(r"localhost:(\d+)", process.stderr.readline())
         assert found
         config = {

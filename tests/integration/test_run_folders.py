@@ -22,7 +22,7 @@ from nitro_learner.experiments.plan import plan
 from nitro_learner.experiments.spec import load
 from nitro_learner.studies.pretraining import _clear
 from report_support import run_folder
-from train_support import nitro, write_job
+from train_support import LOADING, nitro, write_job
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
@@ -158,7 +158,8 @@ def test_a_folder_that_cannot_be_written_is_named_with_its_option(tmp_path: Path
     ):
         refused = nitro(*arguments, option, folder)
         assert refused.returncode == 1, refused.stderr
-        assert refused.stderr.startswith(f"nitro: {option} {folder}: it cannot be written (")
+        told = refused.stderr.removeprefix(LOADING)
+        assert told.startswith(f"nitro: {option} {folder}: it cannot be written (")
         assert refused.stderr.endswith("Name a folder that you may write to.\n")
 
 

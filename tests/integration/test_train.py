@@ -20,7 +20,7 @@ from nitro_learner.run.runs import open_run
 from nitro_learner.training.failures import TrainingFailed
 from nitro_learner.training.round_report import COLUMNS
 from nitro_learner.views.plot import draw
-from train_support import job, nitro, rows_of, start, wait_for_rows, write_job
+from train_support import LOADING, job, nitro, rows_of, start, wait_for_rows, write_job
 
 
 def test_a_run_leaves_everything_that_the_readme_promises(tmp_path: Path) -> None:
@@ -228,6 +228,7 @@ def test_metrics_are_served_while_it_trains(tmp_path: Path) -> None:
     try:
         wait_for_rows(run, 2, process)
         assert process.stderr is not None
+        assert process.stderr.readline() == LOADING
         line = process.stderr.readline()
         text = urllib.request.urlopen(line.split()[1], timeout=120).read().decode()
     finally:
@@ -269,7 +270,8 @@ def test_a_run_goes_on_where_nobody_reads_its_output(tmp_path: Path, options: li
     process.stdout.close()
     told = process.stderr.read()
     assert process.wait() == 0
-    assert told == "WARNING: The output cannot be written (Broken pipe). This goes on without it.\n"
+    loading = "" if options else LOADING
+    assert told == f"{loading}WARNING: The output cannot be written (Broken pipe). This goes on without it.\n"
     assert len(rows_of(run)) == 3
     assert (run / "result.png").is_file()
 

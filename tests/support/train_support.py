@@ -28,6 +28,8 @@ import yaml
 from forked import Forked
 
 SUPPORT = Path(__file__).parent
+LOADING = "loading…\n"
+"""What a command that imports for seconds says first, on standard error."""
 
 # Times and cold starts depend on the machine, and the cost on times.
 _MEASURED = ("wall_seconds", "cold_starts", "cost_", "seconds_", "fragment_bytes")

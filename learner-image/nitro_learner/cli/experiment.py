@@ -20,8 +20,6 @@ import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nitro_api import JobInvalid
-from nitro_api.schema.wording import nearest
 from nitro_learner.cli.common import add_namespace, add_set, refused, some_path
 from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
@@ -124,6 +122,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _read(path: Path, overrides: list[str]) -> tuple[Experiment, list[PlannedRun]]:
     """The experiment, and its runs; of a search there are none before it has ended."""
+    from nitro_api import JobInvalid
     from nitro_learner.experiments.plan import plan
     from nitro_learner.experiments.search import trials
     from nitro_learner.experiments.spec import load
@@ -140,6 +139,8 @@ def _read(path: Path, overrides: list[str]) -> tuple[Experiment, list[PlannedRun
 def chosen(runs: list[PlannedRun], patterns: list[str]) -> list[PlannedRun]:
     """The runs that match a pattern, in the patterns' order; each control after its sources. All without a
     pattern."""
+    from nitro_api.schema.wording import nearest
+
     if not patterns:
         return runs
     found: dict[str, PlannedRun] = {}
@@ -155,6 +156,7 @@ def chosen(runs: list[PlannedRun], patterns: list[str]) -> list[PlannedRun]:
 
 
 def _report(path: Path, page: Path | None, listed: list[Path], busy: bool) -> int:
+    from nitro_api import JobInvalid
     from nitro_learner.experiments.folder import ExperimentDir
     from nitro_learner.run.rundir import RunDirError
 

@@ -7,9 +7,9 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module, metadata
+from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from nitro_learner.cli import streams
 from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, EPILOG, FAILED, NO_ROOM, CommandError
@@ -22,6 +22,9 @@ _PLAYERS = ("export", "serve")
 """Commands that load a policy and train nothing."""
 _GO_ON = ("train", "learn", "experiment", "pretrain-scaler", "serve")
 """Commands that work on where nobody reads what they print. What others print is what they are for."""
+_LOADS = ("train", "evaluate", "export", "serve", "experiment", "landscape", "profile", "pretrain-scaler")
+"""Commands that import for seconds before they say anything of their own."""
+_LOADING = "loading…"
 
 
 def run(argv: Sequence[str] | None, *, prog: str, commands: Mapping[str, str]) -> int:
@@ -42,7 +45,7 @@ def _run(argv: Sequence[str] | None, prog: str, commands: Mapping[str, str]) -> 
         epilog=EPILOG,
         formatter_class=_Formatter,
     )
-    parser.add_argument("--version", action="version", version=f"nitro {metadata.version('nitro-learner')}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     chosen = next((word for word in words if not word.startswith("-")), None)
     command: Callable[[Any], int] | None = None
@@ -59,6 +62,8 @@ def _run(argv: Sequence[str] | None, prog: str, commands: Mapping[str, str]) -> 
     arguments = parser.parse_args(words)
     if command is None:
         parser.error(f"no such command: {arguments.command}")
+    if chosen in _LOADS and not getattr(arguments, "json", False):
+        print(_LOADING, file=sys.stderr, flush=True)
     try:
         with streams.unfailing("stdout") if chosen in _GO_ON else contextlib.nullcontext():
             return _ended(command, arguments)
@@ -117,6 +122,16 @@ def _say(message: str, code: int) -> int:
     # Where nobody reads on, as in `nitro train ... 2>&1 | head`, the code alone says it.
     print(f"nitro: {message}", file=sys.stderr)
     return code
+
+
+class _Version(argparse.Action):
+    """Print the version. What reads it from the installed package takes as long to import as all the rest."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib import metadata
+
+        print(f"nitro {metadata.version('nitro-learner')}")
+        parser.exit()
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
