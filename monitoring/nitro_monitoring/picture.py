@@ -33,6 +33,11 @@ _STATES = {"green": "#2f7d32", "yellow": "#b07d00", "red": "#c4162a"}
 """Colours of thresholds, dark enough for numbers on white."""
 _TICK_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)
 _TICKS = 4
+_TIME_INCHES = 0.6
+"""Width of a time below the axis."""
+_LEGEND_INCHES = 0.85
+_LEGENDS = 6
+"""More of them are left out."""
 _BYTES = ("B", "KiB", "MiB", "GiB")
 
 
@@ -134,17 +139,26 @@ def _graph(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
     axes.grid(color=_FAINT, linewidth=0.5)
     for side in axes.spines.values():
         side.set_color(_FAINT)
-    if 0 < len(axes.get_legend_handles_labels()[1]) <= 6:
+    legends = len(axes.get_legend_handles_labels()[1])
+    if 0 < legends <= _LEGENDS:
+        wide = _width(axes) >= legends * _LEGEND_INCHES
         axes.legend(
             loc="lower right",
             bbox_to_anchor=(1.0, 0.99),
             borderaxespad=0,
             fontsize=7.5,
             frameon=False,
-            ncols=6,
+            ncols=_LEGENDS if wide else _LEGENDS // 2,  # in two rows beside the title
             handlelength=1,
             columnspacing=1,
         )
+
+
+def _width(axes: Axes) -> float:
+    """Unit: inches."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return float(axes.get_position().width * figure.get_figwidth())
 
 
 def _scales(axes: Axes, series: list[Series], unit: str, *, whole: bool) -> None:
@@ -163,7 +177,8 @@ def _scales(axes: Axes, series: list[Series], unit: str, *, whole: bool) -> None
         axes.yaxis.set_major_locator(MaxNLocator(_TICKS, integer=whole))
     axes.yaxis.set_major_formatter(formatter)
     begin, end = axes.get_xlim()
-    step = next((step for step in _TICK_SECONDS if (end - begin) / step <= _TICKS + 1), _TICK_SECONDS[-1])
+    most = min(_TICKS + 1, int(_width(axes) / _TIME_INCHES))
+    step = next((step for step in _TICK_SECONDS if (end - begin) / step <= most), _TICK_SECONDS[-1])
     pattern = "%H:%M" if step % 60 == 0 else "%H:%M:%S"
     axes.xaxis.set_major_locator(MultipleLocator(step))
     axes.xaxis.set_major_formatter(
