@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from harness import Cluster, Object, round_of
-from jobs import hopper
+from harness import Cluster, Object, of_component, round_of
+from jobs import merged
 from namespaces import Start
+from napping import ACTORS, ASLEEP, AWAKE, napping, until_cpus
 
 from nitro_api.spec.quantities import amount_of
 
-ACTORS = 4
-AWAKE, ASLEEP = "100m", "1m"
-
-
-def napping() -> Object:
-    """A job whose updates last many times as long as a wake."""
-    scaling = {"scaler": "fixed", "minActors": ACTORS, "initialActors": ACTORS, "maxActors": ACTORS}
-    actor = {"resources": {"requests": {"cpu": AWAKE}}}
-    slow = {"name": "ppo", "hyperparameters": {"epochs": 60, "minibatchSize": 8}}
-    spec = hopper(rounds=1000, actor=actor, algorithm=slow)
-    return spec | {"scaling": scaling}
-
-
-def cpus(pods: list[Object]) -> list[str]:
-    """What the kubelet has set aside for each ready actor, the smallest first."""
-    statuses = [one for pod in pods for one in pod["status"].get("containerStatuses") or []]
-    actors = [one for one in statuses if one["name"] == "actor" and one["ready"]]
-    return sorted(str((one.get("allocatedResources") or {}).get("cpu")) for one in actors)
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 def requesting(pod: Object) -> list[Object]:
@@ -35,45 +19,60 @@ def requesting(pod: Object) -> list[Object]:
     return [one for one in every if "cpu" in (one.get("resources", {}).get("requests") or {})]
 
 
-def until(cluster: Cluster, namespace: str, expected: list[str], what: str) -> list[Object]:
-    """The actors' pods, as soon as they have these CPUs."""
-    return cluster.until(
-        cluster.kind("v1", "Pod"),
-        lambda pods: pods if cpus(pods) == sorted(expected) else None,
-        namespace=namespace,
-        selector="app.kubernetes.io/component=actor",
-        what=what,
-    )
-
-
 def test_actors_sleep_and_wake_without_a_restart_also_under_the_next_operator(
     cluster: Cluster, namespace: str, start: Start
 ) -> None:
     start("naps", napping())
     cluster.until_round(namespace, "naps", 1)
-    asleep = until(cluster, namespace, [ASLEEP] * ACTORS, "all sleep in an update")
-    awake = until(cluster, namespace, [AWAKE] * ACTORS, "all are awake in a round")
+    asleep = until_cpus(cluster, namespace, "naps", [ASLEEP] * ACTORS, "all sleep in an update")
+    awake = until_cpus(cluster, namespace, "naps", [AWAKE] * ACTORS, "all are awake in a round")
     assert {pod["metadata"]["uid"] for pod in asleep} == {pod["metadata"]["uid"] for pod in awake}
     for state in ([ASLEEP] * ACTORS, [AWAKE] * ACTORS):
-        until(cluster, namespace, state, "the state in which the operator is killed")
+        until_cpus(cluster, namespace, "naps", state, "the state in which the operator is killed")
         cluster.kill(cluster.namespace, cluster.operator)
         before = round_of(cluster.job(namespace, "naps"))
         cluster.until_round(namespace, "naps", before + 2)
-    pods = until(cluster, namespace, [AWAKE] * ACTORS, "all are awake again")
+    pods = until_cpus(cluster, namespace, "naps", [AWAKE] * ACTORS, "all are awake again")
     assert sum(one["restartCount"] for pod in pods for one in pod["status"]["containerStatuses"]) == 0
     found = cluster.job(namespace, "naps")["status"]["actors"]
     assert 0 < found["wakeSeconds"] < 30
     assert found["started"] <= 2 * ACTORS
-    until(cluster, namespace, [ASLEEP] * ACTORS, "all sleep")
+    until_cpus(cluster, namespace, "naps", [ASLEEP] * ACTORS, "all sleep")
     cluster.patch_job(namespace, "naps", {"suspend": True})
     cluster.until_no_pods(namespace, "naps", "actor")
+
+
+def test_the_replicaset_deletes_the_pods_that_the_operator_chose(
+    cluster: Cluster, namespace: str, start: Start
+) -> None:
+    few = ACTORS // 2
+    schedule = {"scaler": "schedule", "schedule": [ACTORS, ACTORS, few], "minActors": few, "hold": 0}
+    start("fewer", merged(napping(), {"scaling": schedule}))
+    chosen, seen = set(), set()
+
+    def others_are_gone(pods: list[Object]) -> list[Object] | None:
+        seen.update(pod["metadata"]["uid"] for pod in pods)
+        annotated = [pod for pod in pods if DELETION_COST in (pod["metadata"].get("annotations") or {})]
+        chosen.update(pod["metadata"]["uid"] for pod in annotated)
+        return pods if len(seen) == ACTORS and len(pods) == few else None
+
+    left = cluster.until(
+        cluster.kind("v1", "Pod"),
+        others_are_gone,
+        namespace=namespace,
+        selector=of_component("fewer", "actor"),
+        what="the others are gone",
+    )
+    assert len(chosen) == ACTORS - few
+    assert seen - {pod["metadata"]["uid"] for pod in left} == chosen
+    cluster.until_round(namespace, "fewer", round_of(cluster.job(namespace, "fewer")) + 1)
 
 
 def test_a_wake_without_room_is_deferred_and_the_others_work(
     cluster: Cluster, namespace: str, start: Start
 ) -> None:
     start("quota", napping())
-    until(cluster, namespace, [ASLEEP] * ACTORS, "all sleep")
+    until_cpus(cluster, namespace, "quota", [ASLEEP] * ACTORS, "all sleep")
     pods = cluster.pods(namespace, "quota", "actor") + cluster.pods(namespace, "quota", "learner")
     taken = sum(amount_of(one["resources"]["requests"]["cpu"]) for pod in pods for one in requesting(pod))
     quota = {"requests.cpu": f"{round(1000 * (taken + 2.5 * amount_of(AWAKE)))}m"}
@@ -96,4 +95,4 @@ def test_a_wake_without_room_is_deferred_and_the_others_work(
     before = round_of(cluster.job(namespace, "quota"))
     cluster.until_round(namespace, "quota", before + 1)
     cluster.delete("v1", "ResourceQuota", namespace, "few")
-    until(cluster, namespace, [AWAKE] * ACTORS, "all are awake")
+    until_cpus(cluster, namespace, "quota", [AWAKE] * ACTORS, "all are awake")

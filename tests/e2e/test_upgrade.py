@@ -1,6 +1,7 @@
 """From release 0.1 to the present one and back, with Helm. Its chart and its code come from git's history.
 
-Two jobs run and one is suspended. Nothing of them is lost, replaced or restarted.
+Two jobs run and one is suspended. Nothing of them is lost, replaced or restarted. The actors of a fourth one
+sleep when the present operator ends.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from pathlib import Path
 
 import pytest
 import run_outcome
-from harness import PATIENCE_SECONDS, Cluster, Object, is_ready, of_component, round_of
+from harness import API_VERSION, KIND, PATIENCE_SECONDS, Cluster, Object, is_ready, of_component, round_of
 from helm_release import TAG, Helm
 from jobs import hopper
 from namespaces import Start
+from napping import ACTORS as NAPPING
+from napping import ASLEEP, AWAKE, napping, until_cpus
 
 import former_release
 
@@ -61,6 +64,14 @@ def identities(cluster: Cluster, namespace: str) -> Identities:
             restarts = [container.get("restartCount") for container in containers]
             found[f"{kind} of {version}: {meta.name}"] = (meta.uid, meta.generation, *restarts)
     return found
+
+
+def restarts(pods: list[Object]) -> dict[str, int]:
+    """Uid of each pod -> restarts of its containers."""
+    return {
+        pod["metadata"]["uid"]: sum(one["restartCount"] for one in pod["status"]["containerStatuses"])
+        for pod in pods
+    }
 
 
 def until_actors(cluster: Cluster, namespace: str, name: str) -> None:
@@ -111,13 +122,19 @@ def test_an_upgrade_and_a_rollback_lose_nothing(
     assert "cache" in fields(cluster)
     go_on(cluster, namespace)
     assert identities(cluster, namespace) == before
+    start("naps", napping())
+    asleep = until_cpus(cluster, namespace, "naps", [ASLEEP] * NAPPING, "all sleep before the rollback")
     helm.rollback()
     assert "cache" not in fields(cluster)
+    awake = until_cpus(cluster, namespace, "naps", [AWAKE] * NAPPING, "the operator that ended has woken all")
+    assert restarts(awake) == restarts(asleep)
+    cluster.until_round(namespace, "naps", round_of(cluster.job(namespace, "naps")) + 1)
     go_on(cluster, namespace)
-    assert identities(cluster, namespace) == before
     helm.upgrade()
+    until_cpus(cluster, namespace, "naps", [ASLEEP] * NAPPING, "all sleep again")
+    cluster.delete(API_VERSION, KIND, namespace, "naps")
     go_on(cluster, namespace)
-    assert identities(cluster, namespace) == before
+    assert identities(cluster, namespace).items() >= before.items()
     assert round_of(cluster.job(namespace, "paused")) == paused_at
 
     former = former_release.packages(*former_release.PACKAGES["learner"])
