@@ -12,11 +12,16 @@ from nitro_api.spec.quantities import amount_of
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
-def requesting(pod: Object) -> list[Object]:
-    """The containers of a pod that request CPU as long as it runs."""
+def cpu_asleep(pod: Object) -> float:
+    """What a pod's lasting containers request while its actor sleeps, whatever it does now. Unit: vCPU."""
     lasting = [one for one in pod["spec"].get("initContainers") or [] if one.get("restartPolicy") == "Always"]
-    every = [*lasting, *pod["spec"]["containers"]]
-    return [one for one in every if "cpu" in (one.get("resources", {}).get("requests") or {})]
+    requests = {
+        one["name"]: one.get("resources", {}).get("requests", {}).get("cpu", "0")
+        for one in [*lasting, *pod["spec"]["containers"]]
+    }
+    if "actor" in requests:
+        requests["actor"] = ASLEEP
+    return sum(map(amount_of, requests.values()))
 
 
 def test_actors_sleep_and_wake_without_a_restart_also_under_the_next_operator(
@@ -74,8 +79,9 @@ def test_a_wake_without_room_is_deferred_and_the_others_work(
     start("quota", napping())
     until_cpus(cluster, namespace, "quota", [ASLEEP] * ACTORS, "all sleep")
     pods = cluster.pods(namespace, "quota", "actor") + cluster.pods(namespace, "quota", "learner")
-    taken = sum(amount_of(one["resources"]["requests"]["cpu"]) for pod in pods for one in requesting(pod))
-    quota = {"requests.cpu": f"{round(1000 * (taken + 2.5 * amount_of(AWAKE)))}m"}
+    # They may wake while this is read: the quota goes by what they request when they sleep.
+    asleep = sum(map(cpu_asleep, pods))
+    quota = {"requests.cpu": f"{round(1000 * (asleep + 2.5 * amount_of(AWAKE)))}m"}
     cluster.create(
         {
             "apiVersion": "v1",
