@@ -47,13 +47,14 @@ class Actor:
 
     Args:
         environment: of the rollouts.
-        make: builds it with other keyword arguments, for evaluations that have their own.
+        make: builds it with other keyword arguments and a number of copies, for evaluations that have
+            arguments of their own.
     """
 
     def __init__(
         self,
         environment: AnyEnvironment,
-        make: Callable[[Mapping[str, Any]], AnyEnvironment] | None = None,
+        make: Callable[[Mapping[str, Any], int], AnyEnvironment] | None = None,
     ) -> None:
         self.environment = environment
         self._make = make
@@ -81,7 +82,7 @@ class Actor:
             raises
         """
         with np.errstate(all="ignore"):  # NaN and infinity raise an error later, not a warning here
-            environment = self._environment(request.kwargs)
+            environment = self._environment(request.kwargs, request.episodes)
             environment.over = over
             try:
                 return self._run(request, exchange, environment)
@@ -106,7 +107,11 @@ class Actor:
         else:
             play = self._play if environment is self.environment else play_of(environment)
             tensors = play.evaluate(
-                policy, seed=request.seed, episodes=request.episodes, max_steps=request.max_steps
+                policy,
+                seed=request.seed,
+                episodes=request.episodes,
+                max_steps=request.max_steps,
+                rows=self.environment.count,
             )
             steps = int(tensors["episode_lengths"].sum())
         sampled = time.perf_counter()
@@ -129,8 +134,9 @@ class Actor:
             "rssBytes": _resident_bytes(),
         }
 
-    def _environment(self, kwargs: Mapping[str, Any]) -> AnyEnvironment:
-        """The environment with these keyword arguments in place of some of its own; the last few are kept.
+    def _environment(self, kwargs: Mapping[str, Any], episodes: int) -> AnyEnvironment:
+        """The environment with these keyword arguments in place of some of its own; the last few are kept. It
+        has no more copies than play one of the episodes.
 
         Raises:
             EnvironmentCallError: it cannot be built, or its policies would not fit.
@@ -138,10 +144,14 @@ class Actor:
         if not kwargs or self._make is None:
             return self.environment
         key = json.dumps(kwargs, sort_keys=True)
-        made = self._evaluations.get(key)
-        if made is None:
+        made, count = self._evaluations.get(key), self.environment.count
+        if self._play.fills:
+            count = min(count, episodes)
+        if made is None or made.count < count:
+            if made is not None:  # before the next one: their memory must not add up
+                self._evaluations.pop(key).close()
             try:
-                made = self._make(kwargs)
+                made = self._make(kwargs, count)
             except EnvironmentConfigError as error:
                 raise EnvironmentCallError(f"spec.evaluation.environment: {error}") from error
             _require_alike(made, self.environment, kwargs)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from nitro_actor import PROTOCOL_VERSION, wire
 from nitro_actor.actions import ActionSpace, action_space
 from nitro_actor.engines.base import Engine, Snapshot, require_wanted
+from nitro_actor.evaluation import EVALUATION_KWARGS
 from nitro_actor.rescaling import rescaled
 from nitro_actor.stacking import join, stacked_shape
 
@@ -65,6 +66,7 @@ class EnvironmentSpec:
             "resumable": self.resumable,
             "versions": {name: importlib.metadata.version(name) for name in ("gymnasium", "mujoco", "numpy")},
         }
+        described |= EVALUATION_KWARGS
         lists = {"statefulWrappers": self.stateful_wrappers, "infoMetrics": self.info_metrics}
         return described | {name: list(kept) for name, kept in lists.items() if kept}
 

@@ -4,6 +4,10 @@ from typing import Protocol
 
 import numpy as np
 
+EVALUATION_KWARGS = {"evaluationKwargs": True}
+"""What an environment's spec says of actors that play evaluations with kwargs of their own. Those of earlier
+releases ignored such kwargs."""
+
 
 class _Environments(Protocol):
     count: int

@@ -52,9 +52,9 @@ def make_env(config: EnvironmentConfig) -> AnyEnvironment:
     return environment
 
 
-def with_kwargs(config: EnvironmentConfig) -> Callable[[Mapping[str, Any]], AnyEnvironment]:
-    """How to build the environment with some other keyword arguments; see `make_env`."""
-    return lambda kwargs: make_env(replace(config, kwargs={**config.kwargs, **kwargs}))
+def with_kwargs(config: EnvironmentConfig) -> Callable[[Mapping[str, Any], int], AnyEnvironment]:
+    """How to build so many copies of the environment with some other keyword arguments; see `make_env`."""
+    return lambda kwargs, count: make_env(replace(config, kwargs={**config.kwargs, **kwargs}, count=count))
 
 
 def _make(config: EnvironmentConfig) -> AnyEnvironment:

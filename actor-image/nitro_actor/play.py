@@ -23,7 +23,12 @@ class Play(Protocol):
     """Play an environment. A policy is a result of `policy`; tensors are named as in messages.
 
     `nitro_actor.rollout` describes arguments and errors.
+
+    Attributes:
+        fills: whether `evaluate` takes `rows`, and so an environment of fewer copies.
     """
+
+    fills: bool
 
     def step_bytes(self) -> int:
         """The largest number of bytes that a step of one environment adds to a fragment."""
@@ -42,7 +47,7 @@ class Play(Protocol):
     ) -> Tensors:
         """Sample a fragment."""
 
-    def evaluate(self, policy: Any, *, seed: int, episodes: int, max_steps: int) -> Tensors:
+    def evaluate(self, policy: Any, *, seed: int, episodes: int, max_steps: int, rows: int = 0) -> Tensors:
         """Play whole episodes."""
 
 
@@ -57,6 +62,8 @@ def play_of(environment: AnyEnvironment) -> Play:
 
 class OneAgent:
     """Play an environment of one agent."""
+
+    fills = True
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment

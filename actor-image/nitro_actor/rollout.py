@@ -137,12 +137,15 @@ def rollout(
 
 
 def evaluate(
-    environment: Environment, policy: Policy, *, seed: int, episodes: int, max_steps: int
+    environment: Environment, policy: Policy, *, seed: int, episodes: int, max_steps: int, rows: int = 0
 ) -> Tensors:
     """Play whole episodes with the most probable actions.
 
     Args:
         max_steps: an episode is cut after so many steps.
+        rows: E of an environment that the result is equal to, to the bit, where this one has no more copies
+            than there are episodes; that of this one by default. A product of matrices may differ in its last
+            bits with another number of rows.
 
     Returns:
         episode_returns f64 [episodes], episode_lengths i64 [episodes].
@@ -151,24 +154,38 @@ def evaluate(
         EnvironmentCallError, PolicyError: as `rollout`.
     """
     count = environment.count
-    environment.reset(random_sources(seed, count)[0])
+    rows = max(rows, count)
+    environment.reset(random_sources(seed, rows)[0][:count])
     evaluation = Evaluation(environment, episodes, max_steps)
-    distribution = np.empty((count, policy.actions.parameters), np.float32)
-    memory = np.zeros((count, policy.memory_size), np.float32)
+    distribution = np.empty((rows, policy.actions.parameters), np.float32)
+    memory = np.zeros((rows, policy.memory_size), np.float32)
     while evaluation.running:
-        policy.distribution(environment.observations, distribution, memory, environment.available)
+        available = environment.available
+        policy.distribution(
+            _filled(environment.observations, rows),
+            distribution,
+            memory,
+            None if available is None else _filled(available, rows),
+        )
         if not np.isfinite(distribution).all():
             _require_finite(
                 {"observations": environment.frames[None], "distribution": distribution[None]}, environment
             )
-        _, terminated, truncated = environment.step(policy.actions.mode(distribution))
+        _, terminated, truncated = environment.step(policy.actions.mode(distribution)[:count])
         evaluation.end_step(terminated | truncated)
-        memory[environment.lengths == 0] = 0
+        memory[:count][environment.lengths == 0] = 0
     if not np.isfinite(evaluation.returns).all():
         raise EnvironmentCallError(
             "the environment returned a reward that is NaN or infinite; it must return finite numbers"
         )
     return {"episode_returns": evaluation.returns, "episode_lengths": evaluation.lengths}
+
+
+def _filled(array: np.ndarray, rows: int) -> np.ndarray:
+    """The array with copies of its first row below, up to so many rows."""
+    if len(array) == rows:
+        return array
+    return np.concatenate([array, np.repeat(array[:1], rows - len(array), axis=0)])
 
 
 class PolicyError(RuntimeError):

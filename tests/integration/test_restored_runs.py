@@ -123,6 +123,7 @@ def test_a_whole_run_is_taken_by_the_same_job_only(apiserver: ApiServer, namespa
     said = status["training"]["message"]
     assert f"spec.resumeFrom (claim: small-checkpoint, folder: {FORMER}) holds a run of another job" in said
     assert "spec.seed: 7 in the folder, 8 now" in said
+    assert "Create this job anew with the values that the folder has, each by name" in said
     assert not list(own_folder(claim, stored).glob("[!.]*")), "nothing of it was taken"
 
 

@@ -14,6 +14,7 @@ from nitro_actor import PROTOCOL_VERSION, wire
 from nitro_actor.actions import ActionSpace, action_space
 from nitro_actor.agents.engine import AgentsEngine, AgentsStep
 from nitro_actor.engines.base import Snapshot, require_wanted
+from nitro_actor.evaluation import EVALUATION_KWARGS
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.rescaling import rescaled
 from nitro_actor.stacking import join, stacked_shape
@@ -60,6 +61,7 @@ class AgentsSpec:
                 for one in self.classes
             },
             "resumable": self.resumable,
+            **EVALUATION_KWARGS,
             "versions": {name: importlib.metadata.version(name) for name in self.packages},
         }
         if self.info_metrics:

@@ -16,6 +16,8 @@ from nitro_actor.rollout import Tensors
 class SeveralAgents:
     """Play an environment of several agents; see `nitro_actor.play.Play`."""
 
+    fills = False
+
     def __init__(self, environment: AgentsEnvironment) -> None:
         self._environment = environment
 
@@ -38,6 +40,7 @@ class SeveralAgents:
         """See `Play`."""
         return rollout(self._environment, policy, **arguments)
 
-    def evaluate(self, policy: Policies, **arguments: Any) -> Tensors:
+    def evaluate(self, policy: Policies, *, rows: int = 0, **arguments: Any) -> Tensors:
         """See `Play`."""
+        assert rows <= self._environment.count, "this one does not fill rows"
         return evaluate(self._environment, policy, **arguments)

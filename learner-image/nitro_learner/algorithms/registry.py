@@ -10,7 +10,7 @@ from nitro_api.spec.network import Network
 from nitro_learner.algorithms.agents.team import SharingLearner
 from nitro_learner.algorithms.agents.teams import make_teams
 from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm, OnPolicyAlgorithm
-from nitro_learner.algorithms.fits import check_agents, check_size
+from nitro_learner.algorithms.fits import check_agents, check_evaluations, check_size
 from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.algorithms.rllib import availability
 
@@ -71,10 +71,11 @@ def make_policies(spec: JobSpec, environment: dict[str, Any], device: str = "cpu
     """The policies of a resolved job, with their learners. Arguments as `make`.
 
     Raises:
-        JobInvalid: see `make` and `make_teams`.
+        JobInvalid: see `make` and `make_teams`; or actors ignore the kwargs of the job's evaluations.
         NetworkMisfit: the network does not fit the observations.
         TypeError: see `make`.
     """
+    check_evaluations(spec, environment)
     feeding = spec.algorithm.record.feeding
     if spec.algorithm.record.agents == "one":
         return PolicySet.of_one(make(spec, environment, device), feeding)

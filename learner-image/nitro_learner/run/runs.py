@@ -250,9 +250,11 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
         result["modelledLearnerFunctions"] = functions.to_dict()
     if evaluation := _evaluation(run, outcome):
         result["evaluation"] = evaluation
-    result |= {"best": best} if (best := run.checkpoints.best()) else {}
+    if best := run.checkpoints.best():
+        result["best"] = best
     with contextlib.suppress(RunDirError):
-        result |= {"start": start} if (start := run.folder.read_start()) else {}
+        if start := run.folder.read_start():
+            result["start"] = start
     return result
 
 

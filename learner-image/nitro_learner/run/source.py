@@ -17,7 +17,7 @@ from nitro_api import FieldError, JobInvalid, NitroTrainingJob, resolve_stored
 from nitro_api.errors import ABSENT
 from nitro_api.rules.resume_rules import differences
 from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, load
-from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
 from nitro_learner.run.same_job import check_same_job
 from nitro_learner.training.adoption import RESUME_FROM, Source, misfit
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 _COPY = ".resume-from"
 """Folder for the copy of another run, until it is whole."""
+_NAME_THEM = (
+    "Its job had some of these values as defaults of its release. Create this job anew with the values that "
+    "the folder has, each by name (None: leave it out), or with take: Policies, which begins a new run."
+)
 _UID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
@@ -130,7 +134,10 @@ def take_run(place: str | None, job: NitroTrainingJob, folder: RunDir) -> None:
         with _copied(place, job, copy) as run:
             if not CheckpointStore(run.checkpoints, keep_last=1).rounds():
                 raise _without_checkpoint(RESUME_FROM, job)
-            check_same_job(run.read_job(), job.to_dict(), f"spec.resumeFrom ({_named(job)})")
+            try:
+                check_same_job(run.read_job(), job.to_dict(), f"spec.resumeFrom ({_named(job)})")
+            except OtherJob as error:
+                raise OtherJob(f"{error}\n{_NAME_THEM}") from None
             os.sync()  # nothing of it may be on the disk later than the checkpoints' new place
             checkpoints = run.checkpoints.name
             for part in sorted(run.path.iterdir(), key=lambda path: path.name == checkpoints):

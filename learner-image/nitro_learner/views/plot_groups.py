@@ -4,7 +4,10 @@ positions.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +31,8 @@ Floats = NDArray[np.float64]
 # legend.
 _PLAIN = ("environment.id", "algorithm.name", "algorithm.preset", "scaling.scaler")
 _ROUNDS = "stop.rounds"
+_LAST_BYTES = 2**16
+"""Of a log: more than its last line has."""
 _LONGEST = 30
 """Characters of a value in a label."""
 
@@ -44,7 +49,7 @@ class RunCurves:
         columns: metrics.csv by column, f64 [rounds], NaN where a cell is empty.
         groups: who played which policy; only for several agents.
         target: return at which the run ends; None where it has none.
-        date: day on which it was trained, as 2026-01-31.
+        date: day of the last line of its log, as 2026-01-31.
         final: mean and std of the evaluation at its end; None while it has not ended.
         cost: US dollars of the learner and of the actors, the evaluation at the end included.
     """
@@ -103,7 +108,7 @@ def read_run(run_dir: RunDir) -> RunCurves:
         columns,
         groups_of(run_dir, len(columns["round"])),
         target=(job["spec"].get("stop") or {}).get("targetReward"),
-        date=f"{datetime.fromtimestamp(run_dir.metrics.stat().st_mtime):%Y-%m-%d}",
+        date=f"{_last_event(run_dir):%Y-%m-%d}",
         final=summary.get("evaluation"),
         cost=(float(cost["learner"]), float(cost["actors"])),
     )
@@ -120,6 +125,19 @@ def summary_of(run_dir: RunDir, columns: Mapping[str, Floats]) -> dict[str, Any]
     if summary.get("rounds", math.inf) < columns["round"][-1]:
         return {"versions": summary.get("versions", {})}
     return summary
+
+
+def _last_event(run_dir: RunDir) -> datetime:
+    """When the run wrote the last line of its log. A folder without one has the time of metrics.csv, which
+    a copy may not have kept."""
+    with (
+        contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError),
+        run_dir.log.open("rb") as log,
+    ):
+        log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_BYTES))
+        line = log.read().splitlines()[-1]
+        return datetime.fromisoformat(json.loads(line)["time"]).astimezone()
+    return datetime.fromtimestamp(run_dir.metrics.stat().st_mtime)
 
 
 def _deciding_stop(job: dict[str, Any]) -> Any:

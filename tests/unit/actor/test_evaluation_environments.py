@@ -58,6 +58,36 @@ def test_an_evaluation_plays_with_its_own_arguments_and_the_next_one_as_before()
 
 
 @pytest.mark.parametrize(
+    ("id_", "kwargs"),
+    [
+        ("CartPole-v1", {"sutton_barto_reward": True}),
+        ("Hopper-v5", {"healthy_reward": 2.0}),
+        ("FrozenLake-v1", {"is_slippery": False}),
+    ],
+)
+def test_an_evaluation_has_as_many_copies_as_episodes_and_the_returns_of_all_copies(
+    id_: str, kwargs: dict[str, Any]
+) -> None:
+    config = EnvironmentConfig(id_, 16)
+    own = make_env(EnvironmentConfig(id_, 16, kwargs))
+    weights = container(own.spec)  # type: ignore[arg-type]
+    all_copies = Store(weights)
+    made: list[int] = []
+
+    def make(kwargs: Any, count: int) -> Any:
+        made.append(count)
+        return with_kwargs(config)(kwargs, count)
+
+    actor, store = Actor(make_env(config), make), Store(weights)
+    for episodes in (3, 5, 4, 20):
+        expected = evaluate(Actor(own), all_copies, episodes=episodes).tensors
+        found = evaluate(actor, store, episodes=episodes, kwargs=kwargs).tensors
+        for name in ("episode_returns", "episode_lengths"):
+            assert np.asarray(found[name]).tobytes() == np.asarray(expected[name]).tobytes(), name
+    assert made == [3, 5, 16]
+
+
+@pytest.mark.parametrize(
     ("kwargs", "said"),
     [
         ({"N": 3}, 'spec.evaluation.environment: with kwargs {"N": 3} classes is '),

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -272,6 +273,25 @@ def _ended(folder: Path, rounds: int = 5) -> Path:
     }
     (folder / "summary.json").write_text(json.dumps(summary))
     return folder
+
+
+@pytest.mark.parametrize(
+    ("log", "day"),
+    [
+        ('{"time": "2026-02-03T12:00:00.000Z"}\n{"time": "2026-02-04T12:00:00.000Z"}\n', "2026-02-04"),
+        ("no JSON\n", "2001-09-09"),
+        ("", "2001-09-09"),
+        (None, "2001-09-09"),
+    ],
+)
+def test_a_run_has_the_day_of_its_log_and_not_that_of_a_copy(
+    tmp_path: Path, log: str | None, day: str
+) -> None:
+    run = _run(tmp_path / "run")
+    if log is not None:
+        (run / "log.jsonl").write_text(log)
+    os.utime(run / "metrics.csv", (1_000_000_000, 1_000_000_000))
+    assert read_run(RunDir(run)).date == day
 
 
 def test_a_single_runs_picture_says_what_the_summary_says(
