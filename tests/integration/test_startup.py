@@ -20,6 +20,19 @@ sys.addaudithook(hook)
 from nitro_learner.cli import main
 sys.exit(main())
 """
+# The import of torch waits until the actors' processes begin; the audit hook hears of both.
+BESIDE = """
+import os, sys, threading
+begun = threading.Event()
+def hook(event, arguments):
+    if event == "subprocess.Popen" and "nitro_actor.server" in arguments[1]:
+        begun.set()
+    if event == "import" and arguments[0] == "torch" and not begun.wait(120):
+        os._exit(99)
+sys.addaudithook(hook)
+from nitro_learner.cli import main
+sys.exit(main())
+"""
 HEAVY = ("torch", "numpy", "pydantic", "nitro_api", "yaml", "redis", "aiohttp", "matplotlib")
 UNNEEDED = (
     *("tensorboard", "google.protobuf", "scipy", "gymnasium", "mujoco", "kubernetes", "boto3", "botocore"),
@@ -28,10 +41,12 @@ UNNEEDED = (
 )
 
 
-def run(program: str, *arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+def run(
+    program: str, *arguments: str | Path, variables: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(SUPPORT)},
+        env={**os.environ, "PYTHONPATH": str(SUPPORT), **(variables or {})},
         capture_output=True,
         text=True,
         timeout=280,
@@ -87,3 +102,24 @@ def test_a_plain_training_imports_only_what_it_needs(tmp_path: Path) -> None:
     assert told[:2] == [LOADING, "import torch\n"], done.stderr
     assert not {line for line in told if line.startswith("import ")} - {"import torch\n"}
     assert (tmp_path / "run" / "result.png").is_file()
+
+
+def test_the_actors_start_beside_the_import_of_torch(tmp_path: Path) -> None:
+    job = write_job(tmp_path, stop={"rounds": 1})
+    done = run(BESIDE, "train", job, "--run-dir", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_an_actor_prints_at_an_early_start_is_kept(tmp_path: Path) -> None:
+    """It is printed before the run has a folder."""
+    (tmp_path / "chatty.py").write_text(
+        "import gymnasium\nprint('the robot wakes')\ndef make(**_): return gymnasium.make('CartPole-v1')\n"
+    )
+    environment = {"id": "chatty", "entryPoint": "chatty:make", "rolloutLength": 64}
+    job = write_job(tmp_path, environment=environment, stop={"rounds": 1})
+    path = f"{SUPPORT}{os.pathsep}{tmp_path}"
+    done = run(
+        BESIDE, "train", job, "--no-check", "--run-dir", tmp_path / "run", variables={"PYTHONPATH": path}
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "actors.log").read_text().count("the robot wakes") == 2

@@ -74,6 +74,7 @@ class LocalBackend:
         self._idle: deque[ActorProcess] = deque()
         self._start_failures = 0
         self._output = ActorsLog(output)
+        self._starting: asyncio.Task[dict[str, Any]] | None = None
         self._told: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -110,8 +111,22 @@ class LocalBackend:
         """See ActorBackend. No more requests are sent at once than there are processes."""
         self._capacity.set_limit(min(limit, self._size))
 
+    async def begin(self) -> None:
+        """Have the start begin, for which `start` then waits: a learner has other things to do meanwhile."""
+        self._starting = asyncio.create_task(self._start())
+
+    def write_to(self, output: Path) -> None:
+        """Keep what the actors print in this file from now on."""
+        self._output.begin(output)
+
     async def start(self) -> dict[str, Any]:
         """Start Redis and the actors side by side. Raises BackendError with an actor's last words."""
+        if self._starting is None:
+            await self.begin()
+        assert self._starting is not None
+        return await self._starting
+
+    async def _start(self) -> dict[str, Any]:
         try:
             await self._group.start()
             await self._redis.start()
@@ -167,6 +182,9 @@ class LocalBackend:
         return []
 
     async def close(self) -> None:
+        if self._starting is not None and self._starting is not asyncio.current_task():
+            self._starting.cancel()  # it closes what it has started
+            await asyncio.gather(self._starting, return_exceptions=True)
         try:
             for task in list(self._tasks):
                 task.cancel()

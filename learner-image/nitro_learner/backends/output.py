@@ -54,18 +54,31 @@ class LogFile(RotatingFileHandler):
 
 
 class ActorsLog:
-    """The file of all actor processes' output, at most 10 MB; None keeps none. It is made with its first
-    line."""
+    """The file of all actor processes' output, at most 10 MB. It is made with its first line.
+
+    Args:
+        path: of the file; None until `begin` names it.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._handler: LogFile | None = None
+        self._waiting: deque[logging.LogRecord] = deque(maxlen=_KEPT_LINES)
         if path is not None:
-            self._handler = LogFile(path, _FILE_BYTES)
-            self._handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+            self.begin(path)
+
+    def begin(self, path: Path) -> None:
+        """Write to this file, also what has come before."""
+        self._handler = LogFile(path, _FILE_BYTES)
+        self._handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+        while self._waiting:
+            self._handler.handle(self._waiting.popleft())
 
     def write(self, name: str, text: str) -> None:
-        if self._handler is not None:
-            self._handler.handle(logging.LogRecord(name, logging.INFO, "", 0, text, None, None))
+        record = logging.LogRecord(name, logging.INFO, "", 0, text, None, None)
+        if self._handler is None:
+            self._waiting.append(record)
+        else:
+            self._handler.handle(record)
 
     def close(self) -> None:
         if self._handler is not None:

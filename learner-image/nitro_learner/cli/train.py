@@ -34,7 +34,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import sys
 from collections.abc import Iterator
@@ -54,6 +53,8 @@ from nitro_learner.cli.common import (
 from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
 
 if TYPE_CHECKING:
+    from nitro_learner.backends.beginning import Beginning
+    from nitro_learner.backends.local import LocalBackend
     from nitro_learner.checking.process import EnvironmentCheck
     from nitro_learner.run.rundir import RunDir
 
@@ -124,10 +125,13 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.run_dir:
             RunDir(arguments.run_dir).check_free()
         with _checking(job, arguments) as check:
-            _import()
-            interrupts.orderly()
-            with _opened(arguments, job.metadata.name) as folder:
-                return _train(folder, job, arguments, check)
+            from nitro_learner.backends.beginning import beginning
+
+            with beginning(job.spec, check) as beside:
+                beside.meanwhile(_import)
+                interrupts.orderly()
+                with _opened(arguments, job.metadata.name) as folder:
+                    return _train(folder, job, arguments, beside)
     except OtherJob as error:
         assert begun is not None, "only a run that goes on may be of another job"
         ways = train_output.other_ways(str(source), begun, job, arguments)
@@ -169,7 +173,6 @@ def _checking(job: Any, arguments: argparse.Namespace) -> Iterator[EnvironmentCh
 
 def _import() -> None:
     """Import the training modules, which takes seconds, while Ctrl-C still ends the process at once."""
-    from nitro_learner.backends import local  # noqa: F401
     from nitro_learner.run import logs, metrics, runs, session  # noqa: F401
     from nitro_learner.views import table  # noqa: F401
 
@@ -200,7 +203,7 @@ def _opened(arguments: argparse.Namespace, name: str) -> Iterator[RunDir]:
             raise
 
 
-def _train(folder: RunDir, job: Any, arguments: argparse.Namespace, check: EnvironmentCheck | None) -> int:
+def _train(folder: RunDir, job: Any, arguments: argparse.Namespace, beside: Beginning) -> int:
     from nitro_learner.run import logs
     from nitro_learner.run.session import Aborted
     from nitro_learner.training.failures import TrainingFailed, as_training_failure
@@ -209,7 +212,7 @@ def _train(folder: RunDir, job: Any, arguments: argparse.Namespace, check: Envir
     go_on = train_output.command(["--resume", str(folder.path)], [], arguments)
     try:
         with as_training_failure():
-            return _sit(folder, job, arguments, go_on, check)
+            return _sit(folder, job, arguments, go_on, beside)
     except TrainingFailed as error:
         code = INTERRUPTED if error.resumable else FAILED
         if error.misfit:  # a mistake in the job, as `nitro validate` says, too
@@ -225,9 +228,7 @@ def _train(folder: RunDir, job: Any, arguments: argparse.Namespace, check: Envir
         raise CommandError(f"aborted. To go on from the last checkpoint: {go_on}", ABORTED) from None
 
 
-def _sit(
-    folder: Any, job: Any, arguments: argparse.Namespace, go_on: str, check: EnvironmentCheck | None
-) -> int:
+def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str, beside: Beginning) -> int:
     """Train for one sitting of a run and print its progress and its results."""
     from nitro_learner.run.metrics import LearnerMetrics
     from nitro_learner.run.runs import open_run
@@ -262,13 +263,13 @@ def _sit(
             listeners.append(
                 stack.enter_context(table.LiveTable()) if sys.stdout.isatty() else table.PlainLines()
             )
-        outcome, result = asyncio.run(
+        outcome, result = beside.loop.run(
             train(
                 opened,
-                _backend(job.spec, opened.id, folder.actors),
+                _backend(job.spec, beside.actors, folder.actors),
                 listeners,
                 draw=plot.draw,
-                check=check,
+                check=beside.check,
                 on_interrupt=lambda: print("stopping after a checkpoint; once more aborts", file=sys.stderr),
             )
         )
@@ -280,9 +281,8 @@ def _sit(
     return DONE
 
 
-def _backend(spec: Any, run: str, output: Path) -> Any:
-    from nitro_learner.backends.local import LocalBackend
-
-    if spec.backend.type == "Lambda":
+def _backend(spec: Any, actors: LocalBackend | None, output: Path) -> Any:
+    if actors is None:
         return lambda_backend(spec, operated=False)
-    return LocalBackend(spec, run, output=output)
+    actors.write_to(output)
+    return actors
