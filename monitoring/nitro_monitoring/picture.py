@@ -141,14 +141,17 @@ def _graph(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
         side.set_color(_FAINT)
     legends = len(axes.get_legend_handles_labels()[1])
     if 0 < legends <= _LEGENDS:
-        wide = _width(axes) >= legends * _LEGEND_INCHES
+        columns = min(legends, max(2, int(_width(axes) / _LEGEND_INCHES)))
+        if columns < legends:  # the title goes above the legend's rows
+            rows = -(-legends // columns)
+            axes.set_title(axes.get_title(loc="left"), loc="left", size=9.5, color=_INK, pad=4 + 10 * rows)
         axes.legend(
             loc="lower right",
             bbox_to_anchor=(1.0, 0.99),
             borderaxespad=0,
             fontsize=7.5,
             frameon=False,
-            ncols=_LEGENDS if wide else _LEGENDS // 2,  # in two rows beside the title
+            ncols=columns,
             handlelength=1,
             columnspacing=1,
         )
