@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from nitro_actor.answers import Answer, RefusedError
+from nitro_actor.own_check import OwnCheck
 
 
 class Doorkeeper(ABC):
@@ -15,12 +16,14 @@ class Doorkeeper(ABC):
 
     Args:
         token: the token that requests must carry; None if they need no token.
+        actors: in this container.
     """
 
     what: ClassVar[str] = "actor"
     """What shuts down, in the message to whoever asks then."""
 
-    def __init__(self, token: str | None) -> None:
+    def __init__(self, token: str | None, actors: int = 1) -> None:
+        self._own_check = OwnCheck(actors)
         self._token = token.encode() if token else None
         self._counting = threading.Lock()
         self.unanswered = 0
@@ -64,6 +67,11 @@ class Doorkeeper(ABC):
         """The environment's spaces."""
         self._require_ready()
         return 200, self._spec or {}
+
+    def check(self, id_: str) -> Answer:
+        """See `OwnCheck.answer`."""
+        self._require_ready()
+        return self._own_check.answer(id_)
 
     def _require_ready(self) -> None:
         if self.draining:

@@ -2,6 +2,7 @@
 
     POST /v1/rollout   one request (see nitro_actor.protocol.request) -> 200 when its fragment is stored
     GET  /v1/spec      the environment's spaces
+    GET  /v1/check     what a check of the environment has found, which the first such request begins
     GET  /healthz      the process answers
     GET  /readyz       the environment is built and the actor takes requests
 
@@ -32,7 +33,7 @@ import nitro_actor.startup  # noqa: F401 - before numpy loads
 from nitro_actor import traces
 from nitro_actor.actor import Actor
 from nitro_actor.answers import log_whole
-from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
+from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError, NotInstalled
 from nitro_actor.doorkeeper import Doorkeeper
 from nitro_actor.logs import last_words, log
 from nitro_actor.make_env import make_env, with_kwargs
@@ -58,7 +59,10 @@ def main() -> int:
     except (EnvironmentConfigError, ValueError) as error:
         trace = traces.trace(error)
         log_whole(error, level="error")
-        log("refused", level="error", error=str(error), **({"trace": trace} if trace else {}))
+        told = {"trace": trace} if trace else {}
+        if isinstance(error, NotInstalled):
+            told["missing"] = "package"
+        log("refused", level="error", error=str(error), **told)
         last_words(str(error))
         return 1
 

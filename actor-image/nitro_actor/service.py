@@ -53,6 +53,7 @@ class Service(Doorkeeper):
                 self._within_limit(functools.partial(job, actor, store, watch))
             elif self.unanswered == 0:  # else the last answer wakes this loop again
                 break
+        self._own_check.close()
         actor.environment.close()
 
     def _within_limit(self, job: Callable[[], None]) -> None:

@@ -90,7 +90,7 @@ class Team(Doorkeeper):
     what = "pod"
 
     def __init__(self, token: str | None, actors: int) -> None:
-        super().__init__(token)
+        super().__init__(token, actors)
         self._actors = actors
         self._members: list[_Member] = []
         self._free: set[int] = set()
@@ -105,6 +105,7 @@ class Team(Doorkeeper):
             threading.Thread(target=self._tend, args=(index,), name=f"actor {index}", daemon=True).start()
         with self._change:
             self._change.wait_for(lambda: self._failed or (self.draining and self.unanswered == 0))
+        self._own_check.close()
         for member in self._members:
             member.process.terminate()
         for member in self._members:

@@ -131,14 +131,14 @@ class _Handler(BaseHTTPRequestHandler):
         return parsed
 
     def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        self._answer(lambda: self._get(path))
+        path, _, query = self.path.partition("?")
+        self._answer(lambda: self._get(path, query))
 
     def do_POST(self) -> None:
         with self.service.answering():
             self._answer(self._post)
 
-    def _get(self, path: str) -> None:
+    def _get(self, path: str, query: str) -> None:
         if path == "/healthz":
             self._send(200, {"status": "alive"})
         elif path == "/readyz":
@@ -146,6 +146,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/v1/spec":
             self.service.authorise(self.headers.get("Authorization"))
             self._send(*self.service.spec())
+        elif path == "/v1/check":
+            self.service.authorise(self.headers.get("Authorization"))
+            self._send(*self.service.check(query.removeprefix("id=")))
         else:
             raise RefusedError(404, "not_found", f"there is no {path}")
 

@@ -47,6 +47,9 @@ def test_actor_pods_follow_the_score_and_the_result_is_a_local_runs(
     assert all(one.granted <= cluster.max_actors for one in record.seen)
     assert record.scales[-1] == 0, "the actors must be let go at the end"
 
+    checked = next(one for one in status["conditions"] if one["type"] == "EnvironmentSound")
+    assert (checked["status"], checked["reason"]) == ("True", "EnvironmentSound"), checked["message"]
+
     assert status["actors"]["podSeconds"] > 0
     assert status["cost"]["total"] > 0
     assert status["checkpoint"]["round"] == ROUNDS

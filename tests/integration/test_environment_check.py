@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -82,10 +83,12 @@ def test_an_environment_that_is_built_for_too_long_is_not_checked_beside_a_start
     assert report.unchecked == {"all of it": "there was no time for it"}
 
 
-def test_a_step_that_hangs_ends_with_the_check() -> None:
-    report = running("Slow", step=600).report(20.0)
-    assert report.sound
-    assert "what reset and step return" in report.unchecked
+def test_a_call_that_hangs_is_a_fault_that_names_it_and_the_seconds() -> None:
+    check = running("Slow", 0.5, step=600)
+    (fault,) = check.whole().faults
+    assert re.match(r"step had not returned after 1\d\.\d s: it hangs, or is too slow for an actor", fault)
+    assert "`nitro check-env --seconds 60` waits longer" in fault
+    until(lambda: gone(check.pid))
 
 
 def test_threads_and_processes_that_are_left_are_named_and_end_with_the_check(tmp_path: Path) -> None:
@@ -227,6 +230,43 @@ def test_a_network_that_does_not_fit_is_bad_input(tmp_path: Path, capsys: pytest
     conv = ["--set", "spec.network.type=conv", "--set", "spec.network.hiddenSizes=null"]
     assert main(["train", job, "--no-check", "--run-dir", folder, *conv]) == 2
     assert "conv needs images of shape" in capsys.readouterr().err
+
+
+CONV = ["spec.network.type=conv", "spec.network.hiddenSizes=null"]
+MISSING = ["spec.environment.entryPoint=nowhere:Own"]
+RESUMED = ["spec.resumeFrom.job=other"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "checked"),
+    [
+        (CONV, "conv needs images of shape", 2),
+        (MISSING, "No module named 'nowhere'", 2),
+        (RESUMED, "", 0),  # the environment is sound, and the job is for a cluster
+    ],
+)
+def test_validate_refuses_what_train_refuses_and_check_env_what_is_the_environments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: list[str], said: str, checked: int
+) -> None:
+    job = str(written(tmp_path, "Sound"))
+    options = [word for change in changes for word in ("--set", change)]
+    assert main(["check-env", job, *options]) == checked
+    assert said in capsys.readouterr().out
+    assert main(["validate", job, *options]) == 2
+    assert (said or "spec.resumeFrom") in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "said"), [(MISSING, "No module named 'nowhere'"), (RESUMED, "starts a run on a cluster only")]
+)
+def test_train_ends_with_the_code_of_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: list[str], said: str
+) -> None:
+    job, folder = str(written(tmp_path, "Sound")), str(tmp_path / "run")
+    options = [word for change in changes for word in ("--set", change)]
+    assert main(["train", job, "--no-check", "--run-dir", folder, *options]) == 2
+    assert said in capsys.readouterr().err
 
 
 def columns(path: Path) -> list[list[str]]:

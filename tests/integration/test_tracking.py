@@ -1,6 +1,7 @@
 """Trackers that fail, hang or were written half, with their real libraries."""
 
 import asyncio
+import csv
 import socket
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,12 @@ async def test_a_run_of_wandb_goes_on_where_its_server_is(
     assert run.history[:2] == former
     assert [(row["_step"], row["run/round"]) for row in run.history] == [(100 * n, n) for n in range(1, 6)]
     assert run.history[2]["policy/agent_2/reward_mean"] == -23
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        done = [float(row["wall_seconds"]) for row in csv.DictReader(file)]
+    apart = [row["_timestamp"] - run.history[-1]["_timestamp"] for row in run.history[2:]]
+    expected = [seconds - done[-1] for seconds in done[2:]]
+    assert apart == pytest.approx(expected, abs=1e-3), "a point has the round's own time"
+    assert apart[0] < -0.5, "all were sent at once"
     assert run.summary["final/agent/agent_0"] == -7
     assert run.artifacts == ["job-policy"]
     assert run.exit_code == 0

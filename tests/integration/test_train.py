@@ -250,7 +250,7 @@ def test_a_job_that_cannot_begin_leaves_no_folder_to_the_corrected_one(tmp_path:
     run = tmp_path / "run"
     job = write_job(tmp_path, stop={"rounds": 1})
     wrong = nitro("train", job, "--set", "spec.environment.id=Chess-v0", "--run-dir", run)
-    assert wrong.returncode == 1, wrong.stderr
+    assert wrong.returncode == 2, wrong.stderr
     assert "Give a registered id" in wrong.stderr
     assert "registration.py" not in wrong.stderr, "a line of gymnasium's is no line of the user's"
     assert not run.exists()

@@ -1,7 +1,8 @@
-"""Check the environment of NITRO_ENVIRONMENT: `python -m nitro_actor.check SECONDS`.
+"""Check the environment of NITRO_ENVIRONMENT: `python -m nitro_actor.check SECONDS FILE`.
 
 It is built as an actor builds it, which takes as long as it takes. Then it is checked for so many seconds, or
 fewer. What is found goes to standard output, see `findings`; what the environment prints to standard error.
+FILE is an open descriptor, to which the call that is running is written, see `Calls`.
 The process ends when its standard input does.
 """
 
@@ -31,16 +32,17 @@ from nitro_actor.check.findings import (
 from nitro_actor.check.parts import (
     Before,
     SeedsSkipped,
+    about_one,
     closing,
     ends,
     equal_seeds,
     finite,
     goes_on,
-    plain,
     resuming,
 )
 from nitro_actor.check.player import Player
-from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError, NotInstalled
+from nitro_actor.check_process import Calls
+from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env, raw_factory
@@ -56,16 +58,17 @@ def main() -> None:
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    check(os.environ.get("NITRO_ENVIRONMENT", ""), float(sys.argv[1]), answers)
+    check(os.environ.get("NITRO_ENVIRONMENT", ""), float(sys.argv[1]), answers, Calls(int(sys.argv[2])))
     os._exit(0)  # whatever threads there are
 
 
-def check(settings: str, seconds: float, out: TextIO) -> None:
+def check(settings: str, seconds: float, out: TextIO, calls: Calls) -> None:
     """Check an environment.
 
     Args:
         settings: as `EnvironmentConfig.from_json` takes them.
         out: for what is found, see `findings`.
+        calls: is told what is called.
     """
     findings = Findings(out)
     before = Before.now()
@@ -73,10 +76,10 @@ def check(settings: str, seconds: float, out: TextIO) -> None:
         config = EnvironmentConfig.from_json(settings)
         environment = make_env(config)
     except EnvironmentConfigError as error:
-        findings.write(error=plain(error), installed=not isinstance(error, NotInstalled))
+        findings.write(error=about_one(error))
         return
     findings.write(environment=environment.spec.to_json())
-    _check(config, environment, findings, Clock(seconds), before)
+    _check(config, environment, findings, Clock(seconds), before, calls)
     findings.write(end=True)
 
 
@@ -86,6 +89,7 @@ def _check(
     findings: Findings,
     clock: Clock,
     before: Before,
+    calls: Calls,
 ) -> None:
     several = not isinstance(environment, Environment)
     # Tuples of spaces for several agents have no checker: gymnasium's wants one reward.
@@ -93,7 +97,7 @@ def _check(
     checker = PETTING_ZOO if several else GYMNASIUM
     own = [] if make is None else [checker]
     findings.write(parts=[CALLS, SEEDS, *own, RESUMING, ENDS, CLOSING])
-    player = Player(environment)
+    player = Player(environment, calls)
     try:
         spent = 0.0, 0.0
         with findings.part(SEEDS):
@@ -105,7 +109,7 @@ def _check(
         findings.write(done=CALLS)
         findings.write(measured={"reset_seconds": finite(spent[0]), "step_seconds": finite(spent[1])})
         if make is not None:
-            with findings.part(checker):
+            with findings.part(checker), calls.during(checker):
                 if not several and environment.available is not None:
                     raise Skipped("it plays actions that the masks do not allow")
                 if learned := getattr(environment.spec, "stateful_wrappers", ()):
@@ -115,10 +119,10 @@ def _check(
             findings.write(measured=resuming(player, findings, clock, spent[1]))
         with findings.part(ENDS):
             ends(player, findings, clock)
-        with findings.part(CLOSING):
+        with findings.part(CLOSING), calls.during("close"):
             closing(environment, before, findings)
     except EnvironmentCallError as error:
-        findings.tell("fault", plain(error))
+        findings.tell("fault", about_one(error))
 
 
 def _end_with_parent() -> None:

@@ -100,19 +100,19 @@ def _told(checker: str, findings: Findings) -> Iterator[None]:
             level = "warning" if harmless else "checker"
             findings.tell(level, f"{checker}: {text}{harmless and f' ({harmless})'}")
     for one in heard:
-        text = _plain(str(one.message))
+        text = _uncoloured(str(one.message))
         if issubclass(one.category, UserWarning) and not any(part in text for part in _LEFT_OUT):
             findings.tell("remark", f"{checker}: {text}")
 
 
 def _sentence(error: BaseException) -> str:
     """What a checker says; the condition itself, where it says nothing."""
-    text = _plain(traces.text(error))
+    text = _uncoloured(traces.text(error))
     if isinstance(error, AssertionError):
         last = traceback.extract_tb(error.__traceback__)[-1]
         return text or f"{last.line} (line {last.lineno} of {last.filename})"
     return f"{traces.words(error)}{traces.raised_at(error)}"
 
 
-def _plain(text: str) -> str:
+def _uncoloured(text: str) -> str:
     return _COLOUR.sub("", text).removeprefix("WARN: ").strip()

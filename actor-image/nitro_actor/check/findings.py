@@ -47,7 +47,7 @@ class Clock:
 class Findings:
     """Lines of JSON, each an object.
 
-        {"environment": EnvironmentSpec} or {"error": TEXT, "installed": BOOL}
+        {"environment": EnvironmentSpec} or {"error": TEXT}
         {"parts": [PART, ...]}                      what will be checked, in order
         {"level": LEVEL, "text": TEXT}              LEVEL: fault, warning, remark or checker
         {"done": PART} or {"left": PART, "why": TEXT}

@@ -109,13 +109,15 @@ def resuming(player: Player, findings: Findings, clock: Clock, step_seconds: flo
         raise Skipped(LITTLE_TIME)
     steps = player.steps
     try:
-        saved = environment.snapshot()
+        with player.calls.during("get_state"):
+            saved = environment.snapshot()
         size = sum(array.nbytes for array in saved.values())
         first = _on(player)
         began = time.perf_counter()
-        environment.restore(saved)
+        with player.calls.during("set_state"):
+            environment.restore(saved)
     except (EnvironmentCallError, wire.WireError, ValueError, KeyError) as error:
-        findings.tell("fault", f"its state cannot be saved and restored: {plain(error)}")
+        findings.tell("fault", f"its state cannot be saved and restored: {about_one(error)}")
         return {"resumable": True}
     seconds = time.perf_counter() - began
     found = difference(first, _on(player))
@@ -177,7 +179,7 @@ def closing(environment: Environment | AgentsEnvironment, before: Before, findin
         environment.close()
     for one in heard:
         if issubclass(one.category, RuntimeWarning):
-            findings.tell("warning", plain(one.message))
+            findings.tell("warning", about_one(one.message))
     left = sorted({one.name for one in threading.enumerate() if one not in before.threads})
     if left:
         findings.tell("warning", f"close leaves threads that run on: {', '.join(left)}; end them in close")
@@ -194,7 +196,7 @@ def _has_child() -> bool:
         return False
 
 
-def plain(error: object) -> str:
+def about_one(error: object) -> str:
     """An error's text without the number of the copy, of which there is one."""
     return str(error).replace("environment 0: ", "").replace(" of environment 0", "")
 

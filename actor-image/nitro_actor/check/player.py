@@ -12,6 +12,7 @@ import numpy as np
 from nitro_actor import masks
 from nitro_actor.actions import ActionSpace, action_space
 from nitro_actor.agents.environment import AgentsEnvironment
+from nitro_actor.check_process import Calls
 from nitro_actor.environment import Environment
 
 Seen = dict[str, np.ndarray]
@@ -21,6 +22,9 @@ Seen = dict[str, np.ndarray]
 class Player:
     """Play one copy.
 
+    Args:
+        calls: is told each reset and step.
+
     Attributes:
         steps: of the running episode.
         episodes: that have ended.
@@ -28,8 +32,9 @@ class Player:
         reset_seconds: that the last reset took.
     """
 
-    def __init__(self, environment: Environment | AgentsEnvironment) -> None:
+    def __init__(self, environment: Environment | AgentsEnvironment, calls: Calls) -> None:
         self.environment = environment
+        self.calls = calls
         self.steps = self.episodes = 0
         self.step_seconds = self.reset_seconds = 0.0
         self._spaces: dict[str, tuple[ActionSpace, tuple[int, ...]]] = (
@@ -48,7 +53,8 @@ class Player:
     def begin(self, seed: int) -> Seen:
         """Begin an episode with a seed."""
         began = time.perf_counter()
-        self.environment.reset([seed])
+        with self.calls.during("reset"):
+            self.environment.reset([seed])
         self.reset_seconds = time.perf_counter() - began
         self.steps = 0
         return self._seen()
@@ -59,12 +65,14 @@ class Player:
         results: dict[str, Any]
         if isinstance(self.environment, Environment):
             began = time.perf_counter()
-            rewards, terminated, truncated = self.environment.step(drawn[""])
+            with self.calls.during("step"):
+                rewards, terminated, truncated = self.environment.step(drawn[""])
             self.step_seconds += time.perf_counter() - began
             results = {"the reward": rewards}
         else:
             began = time.perf_counter()
-            step = self.environment.step(drawn)
+            with self.calls.during("step"):
+                step = self.environment.step(drawn)
             self.step_seconds += time.perf_counter() - began
             terminated, truncated = step.terminated, step.truncated
             results = {f"the reward of {name}": rewards for name, rewards in step.rewards.items()}
@@ -72,7 +80,8 @@ class Player:
         seen = {name: np.array(value[0]) for name, value in results.items()} | self._seen()
         self.steps += 1
         if terminated[0] or truncated[0]:
-            self.environment.reset_one(0)
+            with self.calls.during("reset"):
+                self.environment.reset_one(0)
             self.steps, self.episodes = 0, self.episodes + 1
             seen |= {f"{name} of the next episode": value for name, value in self._seen().items()}
         return seen

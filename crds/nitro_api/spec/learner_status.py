@@ -30,6 +30,12 @@ CHECKPOINT_MISSED = "CheckpointMissed"
 ROLLOUTS_CUT = "RolloutsCut"
 """training.reason of a running job whose last round had rollouts that took longer than the job allows."""
 
+ENVIRONMENT_SOUND, ENVIRONMENT_FAULTY, NOT_CHECKED = "EnvironmentSound", "EnvironmentFaulty", "NotChecked"
+"""Values of training.check."""
+
+NO_CHECK = "nitro.dev/no-check"
+"""Annotation of a job whose environment is not checked, where it is \"true\"."""
+
 MOST_AGENTS = 64
 """Of agents, and of policies, that a status names."""
 AgentName = Annotated[str, Field(min_length=1, max_length=64)]
@@ -159,6 +165,12 @@ class TrainingStatus(StatusModel):
 
     updated_at: Time | None = None
     """The learner's heartbeat. RFC 3339."""
+
+    check: Word | None = None
+    """What the check of the environment came to: EnvironmentSound, EnvironmentFaulty or NotChecked."""
+
+    check_message: Text | None = None
+    """What it has found, in sentences."""
 
     history: Annotated[list[HistoryEntry], Field(max_length=60)] | None = None
     """The last 60 rounds, oldest first."""

@@ -27,7 +27,7 @@ class Condition(StatusModel):
     """One aspect of the job's state, as Kubernetes' other kinds report theirs."""
 
     type: Annotated[str, Field(min_length=1, max_length=316)]
-    """Ready, LearnerReady, ActorsReady, Suspended, Complete or Failed."""
+    """Ready, LearnerReady, ActorsReady, Suspended, Complete, Failed or EnvironmentSound."""
 
     status: Literal["True", "False", "Unknown"]
     """Whether it holds."""

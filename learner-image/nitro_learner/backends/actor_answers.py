@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from nitro_actor import PROTOCOL_VERSION
+from nitro_actor.check_process import Record
 from nitro_learner.backends.base import ALL_OF_ITS_TIME, Ack, Evidence, FatalError, RetryableError
 
 _REASONS = {
@@ -131,6 +132,20 @@ def read_spec(body: object, where: str) -> dict[str, Any]:
             "use an actor image and a learner of the same release"
         )
     return spec
+
+
+def read_check(status: int, body: object, where: str) -> tuple[str, Record | None]:
+    """Read the id of a check, and what it has told, if it has ended. Raises RetryableError or FatalError."""
+    value = read_object(body) or {}
+    if status == 404 and value.get("code") == "not_found":  # an actor says so; a proxy has no such code
+        raise FatalError("the actors' image is of an older release, which does not check environments")
+    if status != 200:
+        raise read_failure(status, body, 0.0)
+    try:
+        record = value["record"]
+        return str(value["id"]), None if record is None else Record(**record)
+    except (KeyError, TypeError) as error:
+        raise RetryableError("bad_answer", f"{where} answered {excerpt(body)}") from error
 
 
 def read_object(body: object) -> dict[str, Any] | None:

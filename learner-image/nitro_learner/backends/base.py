@@ -45,11 +45,13 @@ class Evidence:
         environment: whether the user's environment is at fault: it raised, ended its process or hangs.
         trace: its traceback or stacks, for the log.
         output: the last lines that the actor printed.
+        missing: whether the environment needs a package that is not installed.
     """
 
     environment: bool = False
     trace: str = ""
     output: tuple[str, ...] = ()
+    missing: bool = False
 
 
 NO_EVIDENCE = Evidence()

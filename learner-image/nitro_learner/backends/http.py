@@ -11,13 +11,14 @@ from typing import Any
 
 import aiohttp
 
-from nitro_learner.backends.actor_answers import read_ack, read_failure, read_spec
+from nitro_actor.check_process import Record
+from nitro_learner.backends.actor_answers import read_ack, read_check, read_failure, read_spec
 from nitro_learner.backends.base import Ack, answering
 from nitro_learner.backends.connections import broken_connections, limits, read
 
 _ANSWER_BYTES = 64 * 2**10
-_SPEC_BYTES = 8 * 2**20
-"""Of the environment's spaces: there are bounds for each number of an action."""
+_CHECK_BYTES = _SPEC_BYTES = 8 * 2**20
+"""Of the environment's spaces: there are bounds for each number of an action. A check tells them, too."""
 
 
 class HttpClient:
@@ -53,6 +54,18 @@ class HttpClient:
         if status != 200:
             raise read_failure(status, body, 0.0)
         return read_spec(body, url)
+
+    async def check(self, url: str, id_: str, timeout: float) -> tuple[str, Record | None]:
+        """The id of the check that an actor makes of its environment, and what it has told; None while it
+        runs. Raises RetryableError or FatalError.
+
+        ``id_`` is that of an actor's check that has begun, or empty.
+        """
+        query = f"?id={id_}" if id_ else ""
+        status, body = await self._exchange(
+            "GET", f"{url}/v1/check{query}", b"", timeout, {"Connection": "close"}, _CHECK_BYTES
+        )
+        return read_check(status, body, url)
 
     async def close(self) -> None:
         """Close all connections."""

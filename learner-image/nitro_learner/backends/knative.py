@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nitro_actor.check_process import Record
 from nitro_learner.backends.base import LEFT_WORKING, ROLLOUT, Ack, RetryableError
 from nitro_learner.backends.http import HttpClient
 from nitro_learner.backends.places import PORT, Places
@@ -18,6 +19,8 @@ _PROBE_SECONDS = 30.0
 _PAUSE_SECONDS = 2.0
 _TOLD_SECONDS = 30.0
 """How often the log says what the learner still waits for."""
+_CHECK_SECONDS = 300.0
+"""How long an actor may take to tell what it has found in its environment: a rollout goes first."""
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +60,7 @@ class KnativeBackend:
         self._redis_url = redis_url
         self._ready_seconds = ready_seconds
         self._silent = silent
+        self._token = token
         self._client = HttpClient(token)
         self._places = Places(self._url, limit, per_pod=per_pod, port=port)
 
@@ -127,6 +131,31 @@ class KnativeBackend:
                 if error.reason in _GONE and not error.billed_seconds:
                     self._places.refuse(place)
                 raise
+
+    async def check(self) -> Record:
+        """Have one actor check its environment, and wait for what that tells. It takes no actor's place.
+
+        Raises RetryableError or FatalError, with the last failure, where none has told it in time.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _CHECK_SECONDS
+        url, id_ = self._places.urls[0], ""
+        client = HttpClient(self._token)  # of its own: the end of a short run does not wait for it
+        try:
+            while True:
+                try:
+                    id_, record = await client.check(url, id_, _PROBE_SECONDS)
+                    if record is not None:
+                        return record
+                    missed = RetryableError("timeout", f"the check has not ended within {_CHECK_SECONDS:g} s")
+                except RetryableError as error:
+                    missed = error
+                    url = random.choice(self._places.urls)  # the activator sends to any actor
+                if loop.time() >= end:
+                    raise missed
+                await asyncio.sleep(random.uniform(0.5, 1) * _PAUSE_SECONDS)
+        finally:
+            await client.close()
 
     def take_bills(self) -> list[float]:
         return []

@@ -82,6 +82,11 @@ class Places:
         return max(needed, self._capacity.in_flight)
 
     @property
+    def urls(self) -> list[str]:
+        """Where an actor answers: at the addresses, in their order, and at the activator."""
+        return [place.url for place in (*self._usable(), self._activator)]
+
+    @property
     def free(self) -> bool:
         """Whether one more request would find an actor that is ready and free."""
         known = self._by_address or self._ready is None

@@ -75,7 +75,8 @@ class ChildProcess:
             raise BackendError(f"{self.name} was not ready within {timeout:g} s{self.last_words()}")
         message = f"{self.name} ended at its start with {exit_of(code)}{self.last_words()}"
         trace = self._logged("trace")
-        raise BackendError(message, Evidence(environment=bool(trace), trace=trace))
+        missing = bool(self._logged("missing"))
+        raise BackendError(message, Evidence(environment=bool(trace), trace=trace, missing=missing))
 
     def last_words(self) -> str:
         """Its last output, to be appended to a message: its own error, else its last lines."""

@@ -1,7 +1,6 @@
 """What a check of an environment has found so far, read from the lines of `nitro_actor.check`.
 
-lines = ['{"environment": ...}', '{"parts": [...]}', '{"level": "fault", "text": ...}', ...]
-report = read(lines)
+report = report_of(process.record(10))
 report.faults       # change what is learned
 """
 
@@ -12,8 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nitro_actor.check_process import GRACE_SECONDS, Record
+
 NOTHING_YET = "all of it"
 """The part of a check that ended before the environment was built."""
+NO_TIME = "there was no time for it"
+_ITS_CALLS = ("reset", "step", "get_state", "set_state", "close")
+"""Calls of the environment in which a check may hang; in a checker a second copy plays."""
+_MORE_SECONDS = 60
 
 
 @dataclass
@@ -23,7 +28,6 @@ class Report:
     Attributes:
         environment: the EnvironmentSpec; None where the environment was not built.
         error: why it cannot be built; empty where it was, or where that is not known.
-        installed: whether all packages that it needs are here.
         faults: what changes what is learned.
         warnings: what may.
         remarks: on style, of gymnasium's and PettingZoo's checkers.
@@ -34,7 +38,6 @@ class Report:
 
     environment: Mapping[str, Any] | None = None
     error: str = ""
-    installed: bool = True
     faults: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -45,7 +48,11 @@ class Report:
     @property
     def sound(self) -> bool:
         """Whether nothing is known against the environment."""
-        return not (self.error or self.faults)
+        return not self.wrong()
+
+    def wrong(self) -> list[str]:
+        """Why the environment cannot be built, and its faults."""
+        return [one for one in [self.error, *self.faults] if one]
 
     def costs(self) -> list[str]:
         """What a step, a reset and a saved state cost, in sentences."""
@@ -68,8 +75,36 @@ class Report:
         """What was not checked, and why, in sentences."""
         return [f"not checked: {part} ({why})" for part, why in self.unchecked.items()]
 
+    def left_out(self) -> str:
+        """What was not checked, and why, as a part of a sentence."""
+        return "; ".join(f"{part} ({why})" for part, why in self.unchecked.items())
 
-def read(lines: Iterable[str], ending: str = "there was no time for it") -> Report:
+
+def report_of(record: Record) -> Report:
+    """The report of a check that has ended, or was ended."""
+    if not record.died:
+        report = read(record.lines, _late(record) if record.call else NO_TIME)
+        if not report.ended and record.call in _ITS_CALLS and record.seconds >= GRACE_SECONDS:
+            report.faults.append(
+                f"{_late(record)}: it hangs, or is too slow for an actor, which has "
+                f"spec.actor.timeoutSeconds for all steps of a rollout. "
+                f"`nitro check-env --seconds {_MORE_SECONDS}` waits longer"
+            )
+        return report
+    report = read(record.lines, record.died)
+    report.unchecked = {}
+    if report.environment is None:
+        report.error = record.died
+    else:
+        report.faults.append(f"{record.died}, while it was checked")
+    return report
+
+
+def _late(record: Record) -> str:
+    return f"{record.call} had not returned after {record.seconds:.1f} s"
+
+
+def read(lines: Iterable[str], ending: str = NO_TIME) -> Report:
     """The report of a check that has written these lines.
 
     Args:
@@ -86,7 +121,7 @@ def read(lines: Iterable[str], ending: str = "there was no time for it") -> Repo
         if "environment" in told:
             report.environment = told["environment"]
         elif "error" in told:
-            report.error, report.installed, report.ended = told["error"], told["installed"], True
+            report.error, report.ended = told["error"], True
         elif "parts" in told:
             open_parts = dict.fromkeys(told["parts"])
         elif "level" in told:

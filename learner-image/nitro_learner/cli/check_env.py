@@ -109,12 +109,12 @@ def _job(given: str, overrides: list[str]) -> NitroTrainingJob:
 
 def _lines(name: str, report: Report) -> list[str]:
     told = [
-        *(("fault", one) for one in [report.error, *report.faults] if one),
+        *(("fault", one) for one in report.wrong()),
         *(("warning", one) for one in report.warnings),
         *(("remark", one) for one in report.remarks),
         *(("", one) for one in [*report.costs(), *report.gaps()]),
     ]
-    count = len(report.faults) + bool(report.error)
+    count = len(report.wrong())
     verdict = f"{count} fault{'s' if count > 1 else ''}" if count else "sound, as far as it was checked"
     return [f"{name}: {verdict}", *(f"  {kind:<9}{text}" for kind, text in told)]
 
@@ -123,7 +123,7 @@ def _object(name: str, report: Report) -> dict[str, Any]:
     return {
         "environment": name,
         "sound": report.sound,
-        "faults": [one for one in [report.error, *report.faults] if one],
+        "faults": report.wrong(),
         "warnings": report.warnings,
         "remarks": report.remarks,
         "notChecked": report.unchecked,

@@ -6,8 +6,7 @@ SIGUSR1 writes to the log where each thread stands.
 
 The environment says which job it is: NITRO_JOB_NAMESPACE, NITRO_JOB_NAME, NITRO_RUN (the job's uid),
 NITRO_RUN_DIR (on the checkpoint volume), NITRO_RESUME_FROM (the run of spec.resumeFrom: its folder, or
-s3://BUCKET/PREFIX/RUN), NITRO_REDIS_URL, NITRO_ACTOR_URL, NITRO_TOKEN and NITRO_METRICS_PORT (0 or absent: no
-metrics).
+s3://BUCKET/PREFIX/RUN), NITRO_REDIS_URL, NITRO_ACTOR_URL, NITRO_TOKEN and NITRO_METRICS_PORT (0: none).
 
 examples:
   nitro learn
@@ -18,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import faulthandler
+import functools
 import logging
 import os
 import random
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from nitro_learner.cluster.job_mirror import GrantedActors
     from nitro_learner.cluster.status_reporter import StatusReporter
     from nitro_learner.run.bucket import RunBucket
+    from nitro_learner.run.check_listener import Check
     from nitro_learner.run.runs import OpenRun
     from nitro_learner.training.round_report import Outcome
     from nitro_learner.training.trainer import Trainer
@@ -185,44 +186,48 @@ def _announce(opened: OpenRun, reporter: StatusReporter) -> None:
 
 
 async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
+    from nitro_api.spec.learner_status import NO_CHECK
     from nitro_learner.backends.knative import KnativeBackend
     from nitro_learner.backends.local import LocalBackend, harmless
-    from nitro_learner.run.check_listener import begin_beside
+    from nitro_learner.run.check_listener import ActorCheck, NotChecked, begin_beside
     from nitro_learner.run.metrics import LearnerMetrics
     from nitro_learner.run.session import train
     from nitro_learner.views.plot import draw
 
-    spec = opened.job.spec
-    metadata = opened.job.metadata
+    spec, metadata = opened.job.spec, opened.job.metadata
     metrics = LearnerMetrics(metadata.namespace or "default", metadata.name, begun=opened.folder.has_run())
-    port = int(os.environ.get("NITRO_METRICS_PORT") or 0)
-    if port:
+    if port := int(os.environ.get("NITRO_METRICS_PORT") or 0):
         metrics.serve(port)
-    listeners = [reporter, metrics]
+    # A run is checked once, before it has learned anything; and again where it had a fault.
+    left_out = (metadata.annotations or {}).get(NO_CHECK) == "true"
+    checks = not left_out and (opened.checkpoint is None or reporter.faulty)
     loop = asyncio.get_running_loop()
 
     def stop_when_gone(trainer: Trainer) -> None:
         reporter.mirror.on_gone(lambda: loop.call_soon_threadsafe(trainer.interrupt))
 
+    begun = functools.partial(
+        train,
+        opened,
+        listeners=[reporter, metrics],
+        draw=draw,
+        controlled=stop_when_gone,
+        limits=lambda: reporter.mirror.limits,
+        checked=reporter.environment_checked,
+    )
     if spec.backend.type == "Local":
         inherited = harmless(os.environ)
-        check = begin_beside(spec, inherited) if opened.checkpoint is None else None
         try:
-            outcome, _ = await train(
-                opened,
-                LocalBackend(spec, opened.id, output=opened.folder.actors, inherited=inherited),
-                listeners,
-                draw=draw,
-                controlled=stop_when_gone,
-                limits=lambda: reporter.mirror.limits,
-                check=check,
-            )
+            local = LocalBackend(spec, opened.id, output=opened.folder.actors, inherited=inherited)
+            outcome, _ = await begun(local, check=begin_beside(spec, inherited) if checks else None)
         finally:
             reporter.mirror.on_gone(lambda: None)
         return outcome
     backend: ActorBackend
+    asked: Check
     if spec.backend.type == "Lambda":
         backend = lambda_backend(spec, operated=True)
+        asked = NotChecked("a Lambda function checks no environment; `nitro check-env` does on your machine")
     else:
         backend = KnativeBackend(
             _variable("NITRO_ACTOR_URL"),
@@ -233,6 +238,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
             per_pod=spec.actor.per_pod,
             silent=reporter.actors_silent,
         )
+        asked = ActorCheck(backend.check)
 
     def take(actors: GrantedActors) -> None:
         if isinstance(backend, KnativeBackend):
@@ -244,16 +250,12 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
     # Invocations are billed one by one; pods are metered by the operator.
     pods = None if spec.backend.type == "Lambda" else lambda: reporter.mirror.pods
     try:
-        outcome, _ = await train(
-            opened,
+        outcome, _ = await begun(
             backend,
-            listeners,
-            draw=draw,
-            controlled=stop_when_gone,
             pods=pods,
             drain=lambda: reporter.mirror.drain,
             provisioned=lambda: reporter.mirror.provisioned,
-            limits=lambda: reporter.mirror.limits,
+            check=asked if checks else None,
         )
     finally:
         # The loop ends here, and a grant that comes later would end the thread that has to report the end.

@@ -68,7 +68,8 @@ def _validate(path: Path, arguments: argparse.Namespace) -> int:
         resolved = complete
     except JobInvalid as error:
         errors = [
-            {"path": item.path, "value": _plain(item.value), "message": item.message} for item in error.errors
+            {"path": item.path, "value": _writable(item.value), "message": item.message}
+            for item in error.errors
         ]
         if not arguments.json:
             print(
@@ -108,7 +109,7 @@ def _yaml(job: NitroTrainingJob) -> str:
     return text
 
 
-def _plain(value: Any) -> Any:
+def _writable(value: Any) -> Any:
     try:
         json.dumps(value)
     except (TypeError, ValueError):

@@ -8,13 +8,25 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nitro_api.costs.pod_use import PodUse
-from nitro_api.spec.learner_status import ACTORS_SILENT, CHECKPOINT_MISSED, ROLLOUTS_CUT
+from nitro_api.spec.learner_status import (
+    ACTORS_SILENT,
+    CHECKPOINT_MISSED,
+    ENVIRONMENT_FAULTY,
+    ENVIRONMENT_SOUND,
+    NOT_CHECKED,
+    ROLLOUTS_CUT,
+)
 from nitro_learner.cluster.policy_status import present
 
 if TYPE_CHECKING:
+    from nitro_learner.checking.report import Report
     from nitro_learner.training.needs import LaterNeed
     from nitro_learner.training.round_report import RoundReport
 
+_MEND = (
+    "Mend the environment, suspend the job, set spec.actor.image to its new image (with backend.type Local: "
+    "spec.learner.image), and resume it; a new job unlearns what the fault has taught"
+)
 _BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
 
 
@@ -85,6 +97,20 @@ def worst(troubles: Mapping[str, str]) -> dict[str, str | None]:
     order = (ACTORS_SILENT, CHECKPOINT_MISSED, ROLLOUTS_CUT)
     found = next((one for one in order if one in troubles), None)
     return {"reason": found, "message": troubles[found] if found else None}
+
+
+def checked(report: Report) -> dict[str, str]:
+    """The fields that tell what the check of the environment has found."""
+    left = f"not checked: {report.left_out()}" if report.unchecked else ""
+    if wrong := report.wrong():
+        told = [*wrong, _MEND, left]
+        value = ENVIRONMENT_FAULTY
+    elif report.environment is None:
+        told, value = [left], NOT_CHECKED
+    else:
+        told = ["nothing is wrong with it, as far as it was checked", *report.warnings, left]
+        value = ENVIRONMENT_SOUND
+    return {"check": value, "checkMessage": sentence(". ".join(filter(None, told)))}
 
 
 def request(actors: int) -> dict[str, Any]:

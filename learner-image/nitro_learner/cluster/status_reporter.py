@@ -17,13 +17,14 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from nitro_api import JobSpec, JobStatus
-from nitro_api.spec.learner_status import ACTORS_SILENT, CHECKPOINT_MISSED, ROLLOUTS_CUT
+from nitro_api.spec.learner_status import ACTORS_SILENT, CHECKPOINT_MISSED, ENVIRONMENT_FAULTY, ROLLOUTS_CUT
 from nitro_learner.cluster.api import backoff
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
 from nitro_learner.cluster.job_mirror import JobMirror
 from nitro_learner.cluster.job_watch import JobWatch
 from nitro_learner.cluster.policy_status import PolicyStatus, present
 from nitro_learner.cluster.report_fields import (
+    checked,
     cut,
     history_entry,
     needs,
@@ -40,6 +41,7 @@ from nitro_learner.training.round_report import Listener, Outcome, RoundReport, 
 
 if TYPE_CHECKING:
     from nitro_api.costs.pod_use import PodUse
+    from nitro_learner.checking.report import Report
     from nitro_learner.training.needs import ActorNeed
     from nitro_learner.training.sharing import Regrouping
 
@@ -67,6 +69,7 @@ class StatusReporter(Listener):
 
     Attributes:
         mirror: what the operator and the user write in the job.
+        faulty: whether the environment had a fault when an earlier pod had it checked.
     """
 
     def __init__(self, client: JobClient, previous: Mapping[str, Any] | None) -> None:
@@ -76,8 +79,8 @@ class StatusReporter(Listener):
         before = JobStatus.model_validate(previous or {}).to_dict()
         left = before.get("training", {})
         self._history: deque[dict[str, Any]] = deque(left.pop("history", []), maxlen=_HISTORY)
-        ended = ("updatedAt", "reason", "message")
-        kept = {name: value for name, value in left.items() if name not in ended}
+        kept = {name: value for name, value in left.items() if name not in ("updatedAt", "reason", "message")}
+        self.faulty = kept.get("check") == ENVIRONMENT_FAULTY
         self._pods = "neededAt" in left  # whether the actors are pods, which sleep while nobody needs them
         self._training: dict[str, Any] = kept | {"state": "Running"} | self._idle()
         self._cost: dict[str, float] = before.get("cost", {})
@@ -85,12 +88,10 @@ class StatusReporter(Listener):
         self._checkpoint = {name: saved[name] for name in ("round", "savedAt") if name in saved}
         self._policies = PolicyStatus(before)
         self._best: float | None = None
-        self._timeout = 0
         self._troubles: dict[str, str] = {}
         self._changed = threading.Condition()
-        self._version = 0
-        self._sent = -1
-        self._urgent = False
+        self._version, self._sent = 0, -1
+        self._timeout, self._urgent = 0, False
         self._closing_at: float | None = None
         self._thread = threading.Thread(target=self._run, name="status", daemon=True)
 
@@ -187,6 +188,10 @@ class StatusReporter(Listener):
         lacking = f"the checkpoint of round {round} is not in the bucket"
         self._report_trouble(CHECKPOINT_MISSED, f"{lacking}. {why}")
 
+    def environment_checked(self, report: Report) -> None:
+        """Report what the check of the environment has found."""
+        self._update(**checked(report))
+
     def conclude(self, state: str, reason: str, message: str) -> None:
         """Report the end as the learner sees it: Succeeded or Failed, or Running when another pod goes on."""
         self._update(state=state, reason=reason, message=sentence(message), **self._idle())
@@ -202,8 +207,7 @@ class StatusReporter(Listener):
             self.conclude("Succeeded" if outcome.finished else "Running", outcome.reason, outcome.message)
 
     def _report_trouble(self, reason: str, message: str | None) -> None:
-        """Report what is wrong while the run goes on; None when it is over. Of two troubles the one of the
-        actors is told, because the operator acts on it."""
+        """Report what is wrong while the run goes on; None when it is over. Of several the worst is told."""
         with self._changed:
             if message is None:
                 self._troubles.pop(reason, None)
@@ -245,8 +249,7 @@ class StatusReporter(Listener):
     # The thread
 
     def _run(self) -> None:
-        sent_at = float("-inf")
-        failures = 0
+        sent_at, failures = float("-inf"), 0
         while True:
             with self._changed:
                 now = time.monotonic()
@@ -281,8 +284,7 @@ class StatusReporter(Listener):
         """Wait before the next try; the end of the run shortens the pause."""
         pause = backoff(failures)
         with self._changed:
-            closing = self._closing_at
-            if closing is not None:
+            if (closing := self._closing_at) is not None:
                 pause = max(0.0, min(pause, 0.5, closing - time.monotonic()))
         time.sleep(pause)
 

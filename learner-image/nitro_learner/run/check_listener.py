@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, Self
 
+from nitro_actor.check_process import Record
 from nitro_api import JobSpec
+from nitro_learner.backends.base import BackendError
 from nitro_learner.checking import job_fit
 from nitro_learner.checking.process import START_SECONDS, EnvironmentCheck
-from nitro_learner.checking.report import Report
+from nitro_learner.checking.report import NOTHING_YET, Report, report_of
 from nitro_learner.training.round_report import Listener, Row
 
 logger = logging.getLogger(__name__)
+
+_END_SECONDS = 5.0
+"""How long the end of a run waits for a check; a run that fails or is aborted does not."""
 
 
 def begin(
@@ -34,64 +38,132 @@ def begin_beside(spec: JobSpec, inherited: Mapping[str, str] = os.environ) -> En
         return None
 
 
-def fitting(environment: Mapping[str, Any], spec: JobSpec, *, new: bool = True) -> list[str]:
-    """Warnings of how an environment fits a job; see `job_fit`."""
-    return job_fit.warnings(environment, spec, new=new)
+class Check(Protocol):
+    """A check that a run's start takes the findings of."""
+
+    async def found(self) -> Report:
+        """Wait for what it finds, once."""
+
+    def close(self) -> None:
+        """End it. May be called twice."""
+
+
+class ActorCheck:
+    """The check that one actor makes of the environment in its image.
+
+    Args:
+        ask: returns what the actor's check has told.
+    """
+
+    def __init__(self, ask: Callable[[], Awaitable[Record]]) -> None:
+        self._ask = ask
+
+    async def found(self) -> Report:
+        """See `Check`."""
+        try:
+            return report_of(await self._ask())
+        except BackendError as error:
+            return not_checked(str(error))
+
+    def close(self) -> None:
+        """Nothing runs here; the actor ends its check by itself."""
+
+
+class NotChecked:
+    """A check that is not made; `why` says the cause."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    async def found(self) -> Report:
+        """See `Check`."""
+        return not_checked(self._why)
+
+    def close(self) -> None:
+        """Nothing runs."""
 
 
 class CheckListener(Listener):
-    """Tell what a check has found, a second after the learner is ready at the latest.
+    """Tell what a check has found: where it runs on this machine, a second after the learner is ready.
 
         async with CheckListener(check, spec) as listener:
             ...                 # the trainer calls its listeners
 
     Args:
-        check: running; None where nothing is checked.
+        check: of the environment; None where nothing is checked.
         spec: of the resolved job.
         new: whether the policies know nothing yet.
+        told: is called with what the check has found.
 
     Attributes:
         environment: returns the EnvironmentSpec of the actors.
     """
 
-    def __init__(self, check: EnvironmentCheck | None, spec: JobSpec, *, new: bool) -> None:
+    def __init__(
+        self,
+        check: Check | None,
+        spec: JobSpec,
+        *,
+        new: bool,
+        told: Callable[[Report], None] = lambda _: None,
+    ) -> None:
         self.environment: Callable[[], Mapping[str, Any]] = dict
         self._new = new
         self._check = check
         self._spec = spec
-        self._task: asyncio.Task[None] | None = None
+        self._told = told
+        self._task: asyncio.Task[Report] | None = None
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._check is None:
+            return
         try:
-            if self._task is not None:
-                await self._task
+            if self._task is not None and not self._task.done():
+                await asyncio.wait([self._task], timeout=_END_SECONDS if kind is None else 0)
+                if not self._task.done():
+                    self._task.cancel()
+                    self._conclude(not_checked("the run has ended before it was"))
         finally:
-            if self._check is not None:
-                self._check.close()
+            self._check.close()
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
-        for warning in fitting(self.environment(), self._spec, new=self._new):
+        for warning in job_fit.warnings(self.environment(), self._spec, new=self._new):
             logger.warning("%s", warning)
         if self._check is not None:
-            self._task = asyncio.create_task(self._conclude(self._check))
+            self._task = asyncio.create_task(self._check.found())
+            self._task.add_done_callback(self._take)
 
-    async def _conclude(self, check: EnvironmentCheck) -> None:
-        with contextlib.suppress(RuntimeError):  # the interpreter ends, and starts no threads any more
-            _tell(await asyncio.to_thread(check.report, START_SECONDS))
+    def _take(self, task: asyncio.Task[Report]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self._conclude(task.result())
+        else:
+            self._conclude(not_checked(f"{type(error).__name__}: {error}"))
+
+    def _conclude(self, report: Report) -> None:
+        _tell(report)
+        self._told(report)
+
+
+def not_checked(why: str) -> Report:
+    """The report of a check that has found nothing."""
+    return Report(unchecked={NOTHING_YET: why})
 
 
 def _tell(report: Report) -> None:
     """Log what a check has found; remarks and costs go to the run's log only."""
-    for fault in [report.error, *report.faults]:
-        if fault:
-            logger.warning("The environment has a fault: %s", fault)
+    for fault in report.wrong():
+        logger.warning("The environment has a fault: %s", fault)
     for warning in report.warnings:
         logger.warning("The environment: %s", warning)
     for remark in [*report.remarks, *report.costs()]:
         logger.info("environment: %s", remark)
     if report.unchecked:
-        left = "; ".join(f"{part} ({why})" for part, why in report.unchecked.items())
-        logger.warning("Not checked of the environment: %s. `nitro check-env` checks all of it.", left)
+        logger.warning(
+            "Not checked of the environment: %s. `nitro check-env` checks all of it.", report.left_out()
+        )

@@ -20,9 +20,9 @@ from nitro_api.costs.pod_prices import pod_vcpu
 from nitro_api.costs.pod_use import PodUse
 from nitro_api.spec.stop import Stop
 from nitro_learner.backends.base import ActorBackend
-from nitro_learner.checking.process import EnvironmentCheck
+from nitro_learner.checking.report import Report
 from nitro_learner.run import logs
-from nitro_learner.run.check_listener import CheckListener
+from nitro_learner.run.check_listener import Check, CheckListener
 from nitro_learner.run.policy_files import PolicyFiles
 from nitro_learner.run.recorders import CsvMetrics, TensorBoard
 from nitro_learner.run.rundir import RunDirError
@@ -64,7 +64,8 @@ async def train(
     drain: Callable[[], PodUse | None] = lambda: None,
     provisioned: Callable[[], int] = lambda: 0,
     limits: Callable[[], Stop | None] = lambda: None,
-    check: EnvironmentCheck | None = None,
+    check: Check | None = None,
+    checked: Callable[[Report], None] = lambda _: None,
 ) -> tuple[Outcome, dict[str, Any]]:
     """Train in an open run folder until the end or an interruption, and return the outcome with its
     summary.
@@ -73,7 +74,7 @@ async def train(
     it is now, which may have changed since the run began. The first SIGINT or SIGTERM stops the run after a
     checkpoint, and `on_interrupt` is called. The second stops it at once.
     `controlled` gets the trainer before it begins, which can end or interrupt the run.
-    `check` is told and ended here.
+    `check` is told and ended here; `checked` gets what it has found.
 
     Raises:
         TrainingFailed, Aborted, OSError
@@ -86,7 +87,8 @@ async def train(
     if run.job.spec.algorithm.record.agents == "several":
         files.append(PolicyFiles(folder))
     trackers = Trackers(run.job.spec, folder.path, run.id, package_versions(), listeners)
-    checked = CheckListener(check, run.job.spec, new=run.checkpoint is None and run.source is None)
+    new = run.checkpoint is None and run.source is None
+    checking = CheckListener(check, run.job.spec, new=new, told=checked)
     async with trackers:
         with (
             failures.as_training_failure(),
@@ -110,13 +112,13 @@ async def train(
                     pod_vcpu(run.job.spec.actor),
                     run.job.metadata.uid,
                 ),
-                listeners=[*files, *listeners, board, last, trackers, checked],
+                listeners=[*files, *listeners, board, last, trackers, checking],
                 history=run.history,
                 limits=limits,
             )
             controlled(trainer)
-            checked.environment = lambda: trainer.environment
-            async with checked:
+            checking.environment = lambda: trainer.environment
+            async with checking:
                 with signals(trainer.interrupt, on_interrupt):
                     try:
                         outcome = await trainer.run()

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nitro_api import FieldError, JobInvalid, JobSpec
-from nitro_learner.run.check_listener import begin, fitting
+from nitro_learner.checking import job_fit
+from nitro_learner.run.check_listener import begin
 from nitro_learner.studies import environment_ids
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def check(spec: JobSpec, *, elsewhere: bool = False) -> Notes:
     if report.faults and not elsewhere:
         raise JobInvalid([FieldError(path, value, fault) for fault in report.faults])
     told = [*(f"on this machine {fault}" for fault in report.faults), *report.warnings, *report.gaps()]
-    fits = fitting(report.environment, spec)
+    fits = job_fit.warnings(report.environment, spec)
     return Notes([*(f"{path}: {one}" for one in told), *fits], [f"{path}: {one}" for one in report.remarks])
 
 
@@ -64,7 +65,11 @@ def examined(spec: JobSpec, seconds: float) -> Report:
     """What a check of a resolved job's environment finds in so many seconds, and how it fits the job."""
     report = begin(spec, seconds=seconds).whole()
     if report.environment is not None:
-        report.warnings += fitting(report.environment, spec)
+        try:
+            _fit(spec, report.environment)
+        except JobInvalid as error:
+            report.faults += [str(item) for item in error.errors]
+        report.warnings += job_fit.warnings(report.environment, spec)
     return report
 
 

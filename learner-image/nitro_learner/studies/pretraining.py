@@ -16,6 +16,7 @@ import numpy as np
 from nitro_api import JobSpec, Ledger, NitroTrainingJob
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.checkpoints.store import CheckpointStore
+from nitro_learner.run.check_listener import CheckListener
 from nitro_learner.run.folders import held_beside
 from nitro_learner.run.metrics_file import read_numbers
 from nitro_learner.run.recorders import CsvMetrics
@@ -215,6 +216,8 @@ async def _play(
     diary = _Diary()
     attempt = _attempt(folder)
     run = f"pretraining-{number}"
+    # An episode begins with policies that know nothing; the first one says how the environment fits.
+    fits = [CheckListener(None, job.spec, new=True)] if number == 1 else []
     with Ledger(attempt / "ledger.jsonl") as ledger:
         trainer = Trainer(
             job,
@@ -223,9 +226,11 @@ async def _play(
             checkpoints=CheckpointStore(attempt / "checkpoints", keep_last=1),
             checkpoint=None,
             meter=Meter(ledger, job.spec.pricing),
-            listeners=[CsvMetrics(attempt / "metrics.csv", columns_of(job.spec)), diary],
+            listeners=[CsvMetrics(attempt / "metrics.csv", columns_of(job.spec)), diary, *fits],
             scaler=explorer,
         )
+        for one in fits:
+            one.environment = lambda: trainer.environment
         with signals(trainer.interrupt, warn):
             try:
                 outcome = await trainer.run()

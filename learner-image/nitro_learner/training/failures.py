@@ -27,7 +27,8 @@ class TrainingFailed(Exception):  # noqa: N818
     Attributes:
         resumable: whether resuming from the last checkpoint can help (a full disk, lost actors). If not, the
             job itself is at fault.
-        misfit: whether the job's network does not fit the environment.
+        misfit: whether the job's network does not fit the environment, or this machine lacks a package that
+            the environment needs.
         evidence: whether the user's environment is at fault and must be fixed first, and its traceback.
     """
 
@@ -52,7 +53,9 @@ def as_training_failure() -> Iterator[None]:
     except BackendError as error:
         if error.evidence.trace:
             log.info("the run failed: %s", error, extra={"fields": {"traceback": error.evidence.trace}})
-        raise TrainingFailed(str(error), resumable=False, evidence=error.evidence) from error
+        raise TrainingFailed(
+            str(error), resumable=False, evidence=error.evidence, misfit=error.evidence.missing
+        ) from error
     except (FloatingPointError, NetworkMisfit, TeamMisfit) as error:
         misfit = isinstance(error, NetworkMisfit)
         raise TrainingFailed(str(error), resumable=False, misfit=misfit) from error

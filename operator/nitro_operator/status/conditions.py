@@ -14,6 +14,7 @@ MESSAGE_LENGTH = 32_768
 """The CRD's limit. A message may quote the learner's message, which may have that length itself."""
 READY, LEARNER_READY, ACTORS_READY = "Ready", "LearnerReady", "ActorsReady"
 SUSPENDED, COMPLETE, FAILED = "Suspended", "Complete", "Failed"
+ENVIRONMENT_SOUND = "EnvironmentSound"
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,17 @@ class Condition:
     """One aspect of the job."""
 
     type: str
-    status: bool
+    status: bool | None
+    """Whether it holds; None where that is not known."""
     reason: str
     message: str = ""
     warning: bool = False
     """Whether it is a problem that a person should know."""
+
+    @property
+    def value(self) -> str:
+        """The status as Kubernetes writes it."""
+        return {True: "True", False: "False", None: "Unknown"}[self.status]
 
 
 def true(kind: str, reason: str, message: str = "") -> Condition:
@@ -49,7 +56,7 @@ def to_status(
 
 
 def _written(condition: Condition, before: Object | None, generation: int, now: str) -> Object:
-    value = "True" if condition.status else "False"
+    value = condition.value
     since = before.get("lastTransitionTime") if before is not None and before.get("status") == value else None
     if moment(since) is None:
         since = now
@@ -68,7 +75,7 @@ def news(found: Iterable[Condition], before: Iterable[Object]) -> list[Condition
     old = {c.get("type", ""): (c.get("status"), c.get("reason")) for c in before}
     told: dict[str, Condition] = {}
     for condition in found:
-        changed = old.get(condition.type) != ("True" if condition.status else "False", condition.reason)
+        changed = old.get(condition.type) != (condition.value, condition.reason)
         if changed and (condition.warning or condition.status):
             told.setdefault(condition.reason, condition)
     return list(told.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from nitro_api.spec import learner_status
 from nitro_api.spec.learner_status import ACTORS_SILENT, CHECKPOINT_MISSED, TrainingStatus
 from nitro_operator.builders import JobView
 from nitro_operator.builders.storage import checkpoint_location
@@ -23,6 +24,7 @@ from nitro_operator.status import stopping
 from nitro_operator.status.conditions import (
     ACTORS_READY,
     COMPLETE,
+    ENVIRONMENT_SOUND,
     FAILED,
     LEARNER_READY,
     READY,
@@ -87,7 +89,8 @@ def phase(s: Situation) -> str:
 
 
 def conditions(s: Situation) -> list[Condition]:
-    """All six conditions, also those that are false: an absent one would be unclear."""
+    """The six conditions that every job has, also those that are false: an absent one would be unclear. And
+    what the check of the environment came to, once the learner has told it."""
     stage, problem = s.judgement.stage, s.judgement.problem
     learner, actors = _learner(s), _actors(s)
     failed = stage in (Stage.FAILED, Stage.INVALID) and problem is not None
@@ -104,7 +107,18 @@ def conditions(s: Situation) -> list[Condition]:
         Condition(FAILED, True, problem.reason, problem.message, warning=True)
         if failed and problem is not None
         else false(FAILED, "NotFailed"),
+        *checked(s.training),
     ]
+
+
+def checked(training: TrainingStatus | None) -> list[Condition]:
+    """The condition of the environment; none where its check has not ended, or was not wanted."""
+    reason = training.check if training is not None else None
+    if training is None or reason is None or reason not in _CHECKED:
+        return []
+    holds = _CHECKED[reason]
+    message = training.check_message or ""
+    return [Condition(ENVIRONMENT_SOUND, holds, reason, message, warning=holds is False)]
 
 
 def build(s: Situation, job: Object, now: datetime) -> Object:
@@ -244,6 +258,13 @@ def _actors(s: Situation) -> Condition:
         return Condition(ACTORS_READY, True, s.pods.sleepless.reason, s.pods.sleepless.message, warning=True)
     return true(ACTORS_READY, "Serving")
 
+
+_CHECKED = {
+    learner_status.ENVIRONMENT_SOUND: True,
+    learner_status.ENVIRONMENT_FAULTY: False,
+    learner_status.NOT_CHECKED: None,
+}
+"""Whether the environment is sound, by what the learner has reported of its check."""
 
 SILENT = Problem(
     "HeartbeatLost",

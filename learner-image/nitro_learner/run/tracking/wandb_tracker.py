@@ -73,7 +73,8 @@ class WandbTracker:
 
     def record(self, measured: MeasuredRound) -> None:
         if self._wandb is not None and measured.step >= self._first_step:
-            self._wandb.log(dict(measured.values), step=measured.step)
+            # W&B gives a point the time at which it is sent, unless it has one of its own.
+            self._wandb.log({**measured.values, "_timestamp": measured.time}, step=measured.step)
 
     def finish(self, status: str, figures: Mapping[str, float], files: Sequence[Path]) -> None:
         import wandb

@@ -17,10 +17,12 @@ from kubernetes.client import Configuration
 from nitro_api import load_job, resolve
 from nitro_api.costs.pod_use import PodUse
 from nitro_api.costs.prices import RoundCost
+from nitro_learner.checking.report import Report
 from nitro_learner.cli import learn
 from nitro_learner.cluster import api
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone, WatchForbidden
 from nitro_learner.cluster.status_reporter import StatusReporter
+from nitro_learner.run.check_listener import not_checked
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import open_run
 from nitro_learner.training.round_report import Outcome
@@ -328,3 +330,32 @@ def test_a_message_has_no_character_that_the_api_server_refuses_to_apply() -> No
         reporter.conclude("Failed", "TrainingFailed", "the robot \U0001f916 stumbles, é")
         reporter.close(30.0)
     assert cluster.reported["training"]["message"] == "the robot \ufffd stumbles, é"
+
+
+def test_what_the_check_has_found_is_reported_and_a_later_pod_knows_of_a_fault() -> None:
+    cluster = Cluster()
+    found = Report(environment={"id": "x"}, faults=["step hangs"], unchecked={"its ends": "no time"})
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        assert not reporter.faulty
+        reporter.environment_checked(found)
+        reporter.close(30.0)
+    told = cluster.reported["training"]
+    assert told["check"] == "EnvironmentFaulty"
+    assert told["checkMessage"].startswith("step hangs. Mend the environment, suspend the job")
+    assert told["checkMessage"].endswith("not checked: its ends (no time)")
+    with StatusReporter(cluster, {"training": told}) as reporter:  # type: ignore[arg-type]
+        assert reporter.faulty
+        reporter.environment_checked(Report(environment={"id": "x"}, warnings=["it is slow"]))
+        reporter.close(30.0)
+    told = cluster.reported["training"]
+    assert told["check"] == "EnvironmentSound"
+    assert told["checkMessage"] == "nothing is wrong with it, as far as it was checked. it is slow"
+
+
+def test_what_was_not_checked_is_neither_sound_nor_faulty() -> None:
+    cluster = Cluster()
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        reporter.environment_checked(not_checked("the image is old"))
+        reporter.close(30.0)
+    assert cluster.reported["training"]["check"] == "NotChecked"
+    assert cluster.reported["training"]["checkMessage"] == "not checked: all of it (the image is old)"

@@ -13,6 +13,7 @@ from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.observed import Observed
 from nitro_operator.scaling.platform import Room
 from nitro_operator.status import document
+from nitro_operator.status.conditions import news
 from nitro_operator.status.difference import Difference, difference
 from nitro_operator.status.limit import limit_problem
 from nitro_operator.status.phase import Judgement, Stage
@@ -170,6 +171,31 @@ class TestStatus:
         assert unreached["ActorsReady"].message.startswith(
             "no actor has answered yet. The operator has added"
         )
+
+    @pytest.mark.parametrize(
+        ("told", "value", "warning"),
+        [
+            ("EnvironmentSound", "True", False),
+            ("EnvironmentFaulty", "False", True),
+            ("NotChecked", "Unknown", False),
+        ],
+    )
+    def test_what_the_check_of_the_environment_came_to_is_a_condition(
+        self, told: str, value: str, warning: bool
+    ) -> None:
+        situation = self.situation(training=TrainingStatus(check=told, check_message="why"))
+        found = {c["type"]: c for c in document.build(situation, make_job(), NOW)["conditions"]}
+        one = found["EnvironmentSound"]
+        assert (one["status"], one["reason"], one["message"]) == (value, told, "why")
+        assert found["Ready"]["status"] == "True", "it trains on"
+        kinds = [one.type for one in news(document.conditions(situation), []) if one.warning]
+        assert kinds == ["EnvironmentSound"] * warning
+
+    @pytest.mark.parametrize("told", [None, "Whatever"])
+    def test_no_check_is_no_condition(self, told: str | None) -> None:
+        training = TrainingStatus(check=told)
+        kinds = {c.type for c in document.conditions(self.situation(training=training))}
+        assert "EnvironmentSound" not in kinds
 
     def test_an_unchanged_status_is_no_difference(self) -> None:
         situation = self.situation(requested=8, granted=8, ready=8, pods=PodReport(10))
