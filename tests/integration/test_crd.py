@@ -329,6 +329,25 @@ def test_a_stored_job_may_lose_only_the_scaler_that_its_algorithm_and_preset_hav
                 )
 
 
+def test_a_run_that_began_with_another_scaler_cannot_get_todays_by_name(
+    apiserver: ApiServer, namespace: str
+) -> None:
+    """Its file names none, and it began under a version whose preset had nitro."""
+    path = TRAINING_JOB.path(namespace, "begun")
+    apiserver.request("POST", TRAINING_JOB.path(namespace), job("metadata.name=begun"))
+    named = {"spec": {"scaling": {"scaler": "fixed"}}}
+    apiserver.request("PATCH", f"{path}/status", {"status": {"scaler": "nitro"}})
+    said = r"spec\.scaling\.scaler: .*the run began with scaler: nitro, which it keeps; remove it"
+    with pytest.raises(KubectlError, match=said):
+        apiserver.request("PATCH", path, named)
+    kept = resolve_stored(apiserver.get("ntj", "begun", "-n", namespace))
+    assert kept.spec.scaling.scaler == "nitro"
+    apiserver.request("PATCH", f"{path}/status", {"status": {"scaler": "fixed"}})
+    apiserver.request("PATCH", path, named)
+    apiserver.request("PATCH", path, {"spec": {"scaling": {"scaler": None}}})
+    assert resolve_stored(apiserver.get("ntj", "begun", "-n", namespace)).spec.scaling.scaler == "fixed"
+
+
 STATUS = {
     "phase": "Running",
     "scaler": "fixed",

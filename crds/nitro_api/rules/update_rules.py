@@ -47,6 +47,16 @@ USUAL = {
 is allowed. The API server wrote such a default into the jobs of earlier versions, whose files do not have
 it. A field that is absent before and after has not changed, whatever its usual value."""
 
+KEPT_SCALER = {
+    "rule": "has(oldSelf.spec.scaling.scaler) || !has(self.spec.scaling.scaler) || !has(oldSelf.status) "
+    "|| !has(oldSelf.status.scaler) || self.spec.scaling.scaler == oldSelf.status.scaler",
+    "messageExpression": "'the run began with scaler: ' + oldSelf.status.scaler "
+    "+ ', which it keeps; remove it'",
+    "fieldPath": ".spec.scaling.scaler",
+}
+"""The rule, in CEL, that a job which names no scaler gets by name only the one that its run began with: that
+of an earlier version's preset may be another than today's, which USUAL lets in."""
+
 IMMUTABLE_SENTENCE = (
     "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished, activeDeadlineSeconds, "
     "scaling.hold and scaling.sleep can, and while suspended tracking, cache, and images, resources, pod "

@@ -11,6 +11,7 @@ import yaml
 
 from nitro_api.rules.update_rules import (
     IMMUTABLE_SENTENCE,
+    KEPT_SCALER,
     MENDABLE,
     MENDABLE_SENTENCE,
     USUAL,
@@ -115,6 +116,7 @@ def _root() -> Schema:
         *(_immutable(name) for name in immutable_fields()),
         *(_mendable(name) for name in mendable_fields()),
     ]
+    root["x-kubernetes-validations"] = [*root.get("x-kubernetes-validations", []), KEPT_SCALER]
     root["required"] = ["spec"]
     _drop_spare_messages(root)
     return root
@@ -128,7 +130,7 @@ def _drop_spare_messages(node: Any) -> None:
     """
     if isinstance(node, dict):
         if "messageExpression" in node:
-            del node["message"]
+            node.pop("message", None)
         node = list(node.values())
     if isinstance(node, list):
         for below in node:
