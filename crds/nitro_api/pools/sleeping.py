@@ -19,6 +19,8 @@ optimum where the forecast is right, and at most five times where it is wrong.
 A pod comes back just before the forecast says so, or when it is needed, whichever is first. If the forecast
 time passes without a need, another gap begins of which nothing is known: the pod goes deeper after T, which
 costs at most twice the optimum (Karlin et al.). So a gap never costs more than 5.25 times its optimum.
+Likewise where a forecast moves after a pod has been started for it: the pod does not go before another gap,
+from its return on, has lasted long enough. Else it would be started and let go again with every word.
 
 All pods of a pool are equal, so the n-th one is needed whenever at least n are: each n is a problem of its
 own.
@@ -65,12 +67,19 @@ class PoolNeed:
     """What is expected, from now on. A time that has passed without the need is negative."""
     past: Sequence[Later] = ()
     """Earlier needs, the newest first: pods, and the seconds since they were needed last."""
+    returned: Sequence[Later] = ()
+    """Pods that came back for an expected need that has not come yet, and the seconds since then."""
 
     def idle(self, n: int) -> float:
         """Seconds for which nobody has needed the n-th pod; infinite if nobody ever did."""
         if n <= self.now:
             return 0.0
         return next((one.seconds for one in self.past if one.pods >= n), math.inf)
+
+    def here(self, n: int) -> float:
+        """Seconds since the n-th pod was needed, or came back for a need; infinite if it never did."""
+        back = min((one.seconds for one in self.returned if one.pods >= n), default=math.inf)
+        return min(self.idle(n), back)
 
     def ahead(self, n: int) -> float | None:
         """Seconds until the n-th pod is expected to be needed; None where nobody expects it."""
@@ -150,7 +159,8 @@ def divide(need: PoolNeed, held: int, slopes: Slopes, *, let_go: bool = True) ->
 
 def _sizes(need: PoolNeed, held: int) -> set[int]:
     """The numbers that can be the answer. All pods between two neighbours are in the same state."""
-    return {held, need.now, *(one.pods for one in need.later), *(one.pods for one in need.past)}
+    said = [*need.later, *need.past, *need.returned]
+    return {held, need.now, *(one.pods for one in said)}
 
 
 @dataclass(frozen=True)
@@ -166,15 +176,16 @@ class _State:
     def of(cls, need: PoolNeed, n: int, slopes: Slopes, *, let_go: bool) -> Self:
         if n <= need.now:
             return cls(awake=True, exists=True)
-        idle, ahead = need.idle(n), need.ahead(n)
+        idle, here, ahead = need.idle(n), need.here(n), need.ahead(n)
         leaves = let_go and ahead is not None
         if ahead is not None and ahead <= 0:  # another gap, since the time at which the need did not come
-            idle, asleep_after, gone_after, ahead = -ahead, slopes.to_sleep, slopes.to_go, None
+            idle, here = -ahead, min(here, -ahead)
+            asleep_after, gone_after, ahead = slopes.to_sleep, slopes.to_go, None
         else:
             asleep_after = _after(slopes.to_sleep, SLEEP_TRUST, idle, ahead)
-            gone_after = _after(slopes.to_go, TRUST, idle, ahead)
-        awake, exists = idle < asleep_after, not leaves or idle < gone_after
-        changes = [asleep_after - idle, gone_after - idle if leaves else math.inf]
+            gone_after = _after(slopes.to_go, TRUST, here, ahead)
+        awake, exists = idle < asleep_after, not leaves or here < gone_after
+        changes = [asleep_after - idle, gone_after - here if leaves else math.inf]
         if ahead is not None:  # it comes back before it is needed
             awake, exists = awake or ahead <= slopes.wake, exists or ahead <= max(slopes.start, slopes.wake)
             changes += [ahead - slopes.wake, ahead - slopes.start, ahead]

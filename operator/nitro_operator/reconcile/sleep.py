@@ -8,7 +8,7 @@ import math
 
 from nitro_api.costs.pod_prices import pod_vcpu
 from nitro_api.costs.prices import pod_cost
-from nitro_api.pools.pod_resources import SLEEPING_CPU, SLEEPING_VCPU, asleep, to_sleep
+from nitro_api.pools.pod_resources import SLEEPING_VCPU, asleep, to_sleep
 from nitro_api.pools.sleeping import Division, PodPrices, PoolNeed, Slopes, divide
 from nitro_api.spec.quantities import amount_of
 from nitro_api.spec.status import MOST_ADDRESSES
@@ -60,9 +60,6 @@ class Sleeping:
         """How the pods of a job are to be divided; None where all that exist are to be awake.
 
         Args:
-            run: of the job.
-            view: the job.
-            deployment: of its actors.
             pods: to be held between rounds.
         """
         memory = run.memory.sleep
@@ -78,6 +75,7 @@ class Sleeping:
         times = run.memory.lifetimes.times
         slopes = Slopes.of(prices, times, self._resizer.seconds(pods), WORD_SECONDS)
         found = divide(need, pods, slopes, let_go=view.spec.scaling.hold == "auto")
+        memory.clock.hold(found.pods, need.now, run.now)
         if found.seconds is not None:
             run.again.append(found.seconds + 0.05)
         return found
@@ -134,13 +132,13 @@ class Sleeping:
             return
         found = self._plan(run, phases, cpu)
         due = [pod for pod in found.wake if memory.refused.get(uid_of(pod), ("", run.now))[1] <= run.now]
-        tasks = [(pod, cpu) for pod in due]
-        tasks += [(pod, SLEEPING_CPU) for pod in (found.sleep if self.sleepless(run) is None else ())]
+        tasks: list[tuple[Object, str | int | None]] = [(pod, cpu) for pod in due]
+        tasks += [(pod, None) for pod in (found.sleep if self.sleepless(run) is None else ())]
         if len(tasks) > BATCH:
             run.again.append(0.0)
-        answers = await asyncio.gather(*(self._resizer.resize(pod, to) for pod, to in tasks[:BATCH]))
+        answers = await asyncio.gather(*(self._resize(pod, to) for pod, to in tasks[:BATCH]))
         for (pod, to), refused in zip(tasks, answers, strict=False):
-            self._note(run, pod, refused, wakes=to != SLEEPING_CPU)
+            self._note(run, pod, refused, wakes=to is not None)
         await self._replace(run, found.replace, "their nodes have had no room for their CPU")
 
     async def before(self, run: ReconcileContext, view: JobView, actors: int) -> None:
@@ -165,11 +163,9 @@ class Sleeping:
         resting = PodPhases.of(pods, amount_of(cpu)).resting
         if not resting:
             return
-        await asyncio.gather(*(self._resizer.resize(pod, cpu, hurry=True) for pod in resting))
+        await asyncio.gather(*(self._resize(pod, cpu, hurry=True) for pod in resting))
         there = plan.in_order([pod for pod in pods if ready(pod)], run.memory.sleep.order)
         run.addresses = plan.addresses(there)
-
-    # ------------------------------------------------------------ parts
 
     def _need(self, run: ReconcileContext, view: JobView) -> PoolNeed | None:
         """What the learner needs; None where all pods are to be awake, because nobody says it."""
@@ -191,6 +187,10 @@ class Sleeping:
         working = pods if need is None else need.now
         target = Target(awake, working, amount_of(cpu), run.memory.lifetimes.times.cycle)
         return plan.plan(phases, memory.order, target, memory.deferred(run.now))
+
+    async def _resize(self, pod: Object, cpu: str | int | None, *, hurry: bool = False) -> Refusal | None:
+        """Wake a pod with this CPU for its actor, or put it to sleep."""
+        return await self._resizer.resize(pod, self._owners.requests(pod, cpu), hurry=hurry)
 
     def _defer(self, run: ReconcileContext, phases: PodPhases) -> None:
         """Note how many pods are to wake and cannot, and what took the room."""

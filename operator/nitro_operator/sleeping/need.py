@@ -35,6 +35,8 @@ class NeedClock:
         self._word: TrainingStatus | None = None
         self._at = 0.0
         self._past: deque[tuple[float, int]] = deque(maxlen=REMEMBERED)
+        self._held: int | None = None
+        self._returned: deque[tuple[float, int]] = deque(maxlen=REMEMBERED)
         self._round: int | None = None
         self._needed = True  # in the present round
         self._believed = True
@@ -80,7 +82,16 @@ class NeedClock:
             for one in word.needs_later or ()
         ]
         past = [Later(now - at, math.ceil(actors / per_pod)) for at, actors in reversed(self._past)]
-        return PoolNeed(math.ceil((word.needs_now or 0) / per_pod), later, past)
+        returned = [Later(now - at, pods) for at, pods in reversed(self._returned)]
+        return PoolNeed(math.ceil((word.needs_now or 0) / per_pod), later, past, returned)
+
+    def hold(self, pods: int, needed: int, now: float) -> None:
+        """Note how many pods are held from now on, of which so many are needed."""
+        if self._held is not None and pods > max(self._held, needed):
+            self._returned.append((now, pods))
+        elif needed:
+            self._returned.clear()
+        self._held = pods
 
     def _judge(self, training: TrainingStatus) -> None:
         needs = bool(training.needs_now)

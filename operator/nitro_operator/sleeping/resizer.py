@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nitro_operator.builders.actors import CONTAINER
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError
@@ -33,11 +32,11 @@ class Refusal:
 
 
 class Resizer:
-    """Change the CPU requests of actors, at most so many in a second.
+    """Change the CPU requests of pods, at most so many in a second.
 
     Usage::
 
-        refused = await resizer.resize(pod, "1m")
+        refused = await resizer.resize(pod, {"actor": "1m"})
     """
 
     def __init__(self, kube: Kube, cache: Cache, per_second: float) -> None:
@@ -51,17 +50,21 @@ class Resizer:
         """Time that so many patches need."""
         return pods * self._each
 
-    async def resize(self, pod: Object, cpu: str | int, *, hurry: bool = False) -> Refusal | None:
-        """Set the request of a pod's actor. Its limits stay, and so do its other containers.
+    async def resize(
+        self, pod: Object, requests: Mapping[str, str | int], *, hurry: bool = False
+    ) -> Refusal | None:
+        """Set the CPU requests of a pod's containers. Their limits stay, and so do its other containers.
 
         Args:
             pod: as it was observed; a newer one of the same name is not changed.
-            cpu: the request.
+            requests: container -> its CPU.
             hurry: whether the bound does not hold, because the operator ends.
         """
         meta = pod["metadata"]
-        container = {"name": CONTAINER, "resources": {"requests": {"cpu": str(cpu)}}}
-        patch = {"metadata": {"uid": meta["uid"]}, "spec": {"containers": [container]}}
+        containers = [
+            {"name": name, "resources": {"requests": {"cpu": str(cpu)}}} for name, cpu in requests.items()
+        ]
+        patch = {"metadata": {"uid": meta["uid"]}, "spec": {"containers": containers}}
         return await self._patch(meta, patch, "resize", hurry=hurry)
 
     async def let_go_first(self, going: Sequence[Object], pods: Sequence[Object]) -> None:

@@ -65,6 +65,17 @@ class TestDecisions:
         kept = divide(in_gap(gap / 2, gap), 16, SLOPES, let_go=False)
         assert (kept.awake, kept.pods) == (0, 16), "only `hold: auto` lets go within a gap"
 
+    def test_pods_that_were_started_for_a_need_that_is_put_off_do_not_go_at_once(self) -> None:
+        """A learner's forecast moves while it learns."""
+        later, past = [Later(100, 16)], [Later(3 * SLOPES.to_go, 16)]
+        assert divide(PoolNeed(0, later, past), 16, SLOPES).pods == 0
+        wait = SLOPES.to_go / 2
+        assert divide(PoolNeed(0, later, past, [Later(wait - 1, 16)]), 16, SLOPES) == Division(
+            0, 16, pytest.approx(1)
+        )
+        assert divide(PoolNeed(0, later, past, [Later(wait, 16)]), 16, SLOPES).pods == 0
+        assert divide(PoolNeed(0, later, past, [Later(1, 4)]), 16, SLOPES).pods == 4
+
     def test_what_is_held_beyond_every_expectation_sleeps_and_is_not_let_go_here(self) -> None:
         """The holding rule has decided that it exists."""
         need = PoolNeed(0, [Later(100, 4)], [Later(60, 16)])

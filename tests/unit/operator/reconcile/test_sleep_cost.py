@@ -38,8 +38,8 @@ def resting(monkeypatch: pytest.MonkeyPatch, pods: int) -> tuple[Bench, list[str
         ]
         bench.cache.put(POD, pod)
 
-    async def resize(_: Object, cpu: str) -> Refusal | None:
-        requests.append(cpu)
+    async def resize(_: Object, to: dict[str, str], **__: object) -> Refusal | None:
+        requests.append(to["actor"])
         return None
 
     monkeypatch.setattr(bench.reconciler._sleeping._resizer, "resize", resize)

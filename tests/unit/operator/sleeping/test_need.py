@@ -58,3 +58,18 @@ def test_a_round_without_a_need_is_not_believed_until_there_is_one() -> None:
     assert clock.need(1, 11) is None
     clock.see(word(4, at=12, round=4), 12, START)
     assert clock.need(1, 12) is not None
+
+
+def test_pods_that_come_back_before_their_need_are_remembered_until_it_comes() -> None:
+    clock = NeedClock()
+    clock.see(word(0, later=((60, 4),)), 0, START)
+    for pods, needed, now in [(4, 0, 0.0), (0, 0, 20.0), (4, 0, 50.0)]:
+        clock.hold(pods, needed, now)
+    need = clock.need(1, 53)
+    assert need is not None
+    assert need.returned == [Later(3, 4)]
+    assert (need.here(4), need.here(5)) == (3, need.idle(5))
+    clock.hold(4, 4, 60.0)
+    need = clock.need(1, 61)
+    assert need is not None
+    assert need.returned == []

@@ -40,11 +40,14 @@ def resizer(server: Server, per_second: float = 1e6) -> Resizer:
     return Resizer(server, Cache(), per_second)  # type: ignore[arg-type]
 
 
-async def test_a_patch_names_the_pod_by_uid_and_its_actors_request_alone() -> None:
+async def test_a_patch_names_the_pod_by_uid_and_the_requests_alone() -> None:
     server = Server()
-    assert await resizer(server).resize(actor_pod("p"), "1m") is None
-    container = {"name": "actor", "resources": {"requests": {"cpu": "1m"}}}
-    wanted = {"metadata": {"uid": "p"}, "spec": {"containers": [container]}}
+    assert await resizer(server).resize(actor_pod("p"), {"actor": "1m", "queue-proxy": 1}) is None
+    containers = [
+        {"name": "actor", "resources": {"requests": {"cpu": "1m"}}},
+        {"name": "queue-proxy", "resources": {"requests": {"cpu": "1"}}},
+    ]
+    wanted = {"metadata": {"uid": "p"}, "spec": {"containers": containers}}
     assert server.patches == [("Pod", "team", "p", "resize", wanted)]
 
 
@@ -63,7 +66,9 @@ async def test_a_patch_names_the_pod_by_uid_and_its_actors_request_alone() -> No
     ],
 )
 async def test_what_a_refusal_means(status: int, message: str, lasting: str | None) -> None:
-    refused = await resizer(Server(ApiError(status, "Reason", message))).resize(actor_pod("p"), "1m")
+    refused = await resizer(Server(ApiError(status, "Reason", message))).resize(
+        actor_pod("p"), {"actor": "1m"}
+    )
     assert refused is not None
     assert (refused.lasting.reason if refused.lasting else None) == lasting
 
@@ -76,17 +81,20 @@ async def test_what_a_refusal_means(status: int, message: str, lasting: str | No
     ],
 )
 async def test_a_pod_that_is_gone_is_no_refusal(status: int, message: str) -> None:
-    assert await resizer(Server(ApiError(status, "Reason", message))).resize(actor_pod("p"), "1m") is None
+    assert (
+        await resizer(Server(ApiError(status, "Reason", message))).resize(actor_pod("p"), {"actor": "1m"})
+        is None
+    )
 
 
 async def test_patches_of_all_jobs_are_bounded_and_those_of_an_operator_that_ends_are_not() -> None:
     server = Server()
     bounded = resizer(server, per_second=100)
-    await asyncio.gather(*(bounded.resize(actor_pod(str(n)), "1m") for n in range(11)))
+    await asyncio.gather(*(bounded.resize(actor_pod(str(n)), {"actor": "1m"}) for n in range(11)))
     assert server.at[-1] - server.at[0] >= 0.09
     assert bounded.seconds(50) == 0.5
     before = len(server.at)
-    await asyncio.gather(*(bounded.resize(actor_pod(str(n)), 1, hurry=True) for n in range(8)))
+    await asyncio.gather(*(bounded.resize(actor_pod(str(n)), {"actor": 1}, hurry=True) for n in range(8)))
     assert len(server.at) == before + 8
 
 
