@@ -76,7 +76,7 @@ def _proxy(replicas: Object | None) -> str | None:
     """CPU that the template of a ReplicaSet requests for Knative's container; None where it requests none."""
     template = ((replicas or {}).get("spec") or {}).get("template") or {}
     containers = (template.get("spec") or {}).get("containers") or []
-    proxy = next((one for one in containers if one.get("name") == QUEUE_PROXY), {})
+    proxy: Object = next((one for one in containers if one.get("name") == QUEUE_PROXY), {})
     cpu: str | None = ((proxy.get("resources") or {}).get("requests") or {}).get("cpu")
     return cpu
 
