@@ -135,7 +135,7 @@ def _last_event(run_dir: RunDir) -> datetime:
         run_dir.log.open("rb") as log,
     ):
         log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_BYTES))
-        line = log.read().splitlines()[-1]
+        line = log.read(_LAST_BYTES).splitlines()[-1]  # bounded: the log may be a device that never ends
         return datetime.fromisoformat(json.loads(line)["time"]).astimezone()
     return datetime.fromtimestamp(run_dir.metrics.stat().st_mtime)
 
