@@ -45,7 +45,13 @@ def test_a_restored_job_goes_on_with_its_run(
 
     for command in again:
         run(command.replace("hopper-UID", folder), namespace, tmp_path)
-    restored = cluster.until_round(namespace, NAME, round_of(lost) + 2)
+    restored = cluster.until_job(
+        namespace,
+        NAME,
+        # Its first report has the round of the checkpoint, which may be later, and no history yet.
+        lambda job: job if round_of(job) >= round_of(lost) + 2 and training(job).get("history") else None,
+        what="the former run's rounds, and two more",
+    )
     assert restored["metadata"]["uid"] not in (lost["metadata"]["uid"], anew["metadata"]["uid"])
     times = [
         {entry["round"]: entry["seconds"] for entry in training(job)["history"]} for job in (lost, restored)
