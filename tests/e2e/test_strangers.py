@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import Cluster, Object, of_component, round_of
+from harness import Cluster, Object, is_ready, of_component, round_of
 from jobs import hopper
 from namespaces import RESTRICTED, Start
 
@@ -76,7 +76,8 @@ def test_strangers_stop_neither_a_run_nor_the_operator(
     operators = cluster.kind("v1", "Pod").get(namespace=cluster.namespace, label_selector=cluster.operator)
     (learner,) = cluster.pods(namespace, "strange", "learner")
     (operator,) = [one.to_dict() for one in operators.items]
-    actor = cluster.pods(namespace, "strange", "actor")[0]
+    # Others may still be on their way to a node.
+    actor = next(pod for pod in cluster.pods(namespace, "strange", "actor") if is_ready(pod))
     redis = f"strange-redis.{namespace}.svc"
     before = restarts([learner, operator])
     for targets in (
