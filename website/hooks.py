@@ -55,7 +55,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     _links.page, _links.files = page.file.src_uri, files
     if page.file.src_uri in SEARCHED_FIRST:
         page.meta["search"] = {"boost": 2}
-    if page.file.src_uri.startswith("results/"):  # their titles are questions, with words that many search for
+    if page.file.src_uri.startswith("results/"):
+        # Their titles are questions, with words that many search for.
         page.meta["search"] = {"boost": 0.5}
     # A page that begins with the comment of an experiment would be named after its file in the menu.
     return with_pictures(FIRST_COMMENT.sub("", markdown))
