@@ -1,4 +1,4 @@
-"""The check of an environment as a process, which can hang, crash, print and leave what it likes"""
+"""The check of an environment in a process of its own: it may hang, crash, print or leave processes"""
 
 import contextlib
 import json

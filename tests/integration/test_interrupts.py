@@ -3,15 +3,13 @@
 A real process sends itself SIGINT at a chosen moment: when it first imports a module, or opens a file.
 """
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from experiment_support import write_spec
-from train_support import LOADING, SUPPORT, nitro, write_job
+from train_support import LOADING, nitro, python, write_job
 
 # The audit hook hears of both moments; NITRO_TEST_MOMENT is `import NAME` or `open END-OF-A-PATH`.
 PROGRAM = """
@@ -31,14 +29,7 @@ sys.exit(main())
 
 
 def interrupted(moment: str, *arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, *map(str, arguments)],
-        env={**os.environ, "NITRO_TEST_MOMENT": moment, "PYTHONPATH": str(SUPPORT)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    return python(PROGRAM, *arguments, NITRO_TEST_MOMENT=moment)
 
 
 @pytest.mark.parametrize(

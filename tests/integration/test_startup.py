@@ -1,13 +1,11 @@
 """What a command imports, and when: before it says anything, and for a plain training on this machine."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from train_support import LOADING, SUPPORT, write_job
+from train_support import LOADING, SUPPORT, python, write_job
 
 # Says on standard error when one of the modules begins to be imported.
 PROGRAM = """
@@ -41,19 +39,6 @@ UNNEEDED = (
 )
 
 
-def run(
-    program: str, *arguments: str | Path, variables: dict[str, str] | None = None
-) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(SUPPORT), **(variables or {})},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -69,7 +54,7 @@ def run(
     ids=lambda command: command[0],
 )
 def test_a_slow_command_says_that_it_loads_before_it_imports_anything_slow(command: list[str]) -> None:
-    done = run(PROGRAM, ",".join(HEAVY), *command)
+    done = python(PROGRAM, ",".join(HEAVY), *command)
     assert done.returncode in (1, 2), done.stderr
     assert done.stderr.startswith(LOADING), done.stderr
     assert done.stderr.count(LOADING) == 1
@@ -88,7 +73,7 @@ def test_a_slow_command_says_that_it_loads_before_it_imports_anything_slow(comma
     ids=" ".join,
 )
 def test_what_a_program_reads_and_what_is_quick_say_nothing_of_loading(command: list[str]) -> None:
-    done = run(PROGRAM, "none", *command)
+    done = python(PROGRAM, "none", *command)
     assert done.returncode in (1, 2), done.stderr
     assert "loading" not in done.stderr + done.stdout
 
@@ -96,7 +81,7 @@ def test_what_a_program_reads_and_what_is_quick_say_nothing_of_loading(command: 
 def test_a_plain_training_imports_only_what_it_needs(tmp_path: Path) -> None:
     """From the command to its end, the picture included."""
     job = write_job(tmp_path, environment={"id": "CartPole-v1", "rolloutLength": 64}, stop={"rounds": 1})
-    done = run(PROGRAM, ",".join(("torch", *UNNEEDED)), "train", job, "--run-dir", tmp_path / "run")
+    done = python(PROGRAM, ",".join(("torch", *UNNEEDED)), "train", job, "--run-dir", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     told = done.stderr.splitlines(keepends=True)
     assert told[:2] == [LOADING, "import torch\n"], done.stderr
@@ -106,7 +91,7 @@ def test_a_plain_training_imports_only_what_it_needs(tmp_path: Path) -> None:
 
 def test_the_actors_start_beside_the_import_of_torch(tmp_path: Path) -> None:
     job = write_job(tmp_path, stop={"rounds": 1})
-    done = run(BESIDE, "train", job, "--run-dir", tmp_path / "run")
+    done = python(BESIDE, "train", job, "--run-dir", tmp_path / "run")
     assert done.returncode == 0, done.stderr
 
 
@@ -118,8 +103,6 @@ def test_what_an_actor_prints_at_an_early_start_is_kept(tmp_path: Path) -> None:
     environment = {"id": "chatty", "entryPoint": "chatty:make", "rolloutLength": 64}
     job = write_job(tmp_path, environment=environment, stop={"rounds": 1})
     path = f"{SUPPORT}{os.pathsep}{tmp_path}"
-    done = run(
-        BESIDE, "train", job, "--no-check", "--run-dir", tmp_path / "run", variables={"PYTHONPATH": path}
-    )
+    done = python(BESIDE, "train", job, "--no-check", "--run-dir", tmp_path / "run", PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "actors.log").read_text().count("the robot wakes") == 2

@@ -39,9 +39,9 @@ class Owners:
         if replicas is None:
             return False
         if replicas[1] not in self._of:
-            found_replicas = await self._read(REPLICA_SET, namespace, replicas)
-            self._proxies[replicas[1]] = _proxy(found_replicas)
-            deployment = _owner(found_replicas, DEPLOYMENT)
+            replica_set = await self._read(REPLICA_SET, namespace, replicas)
+            self._proxies[replicas[1]] = _proxy(replica_set)
+            deployment = _owner(replica_set, DEPLOYMENT)
             found = await self._read(DEPLOYMENT, namespace, deployment) if deployment is not None else None
             owner = _owner(found, REVISION)
             self._of[replicas[1]] = owner[1] if owner is not None else None

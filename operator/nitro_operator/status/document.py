@@ -113,12 +113,11 @@ def conditions(s: Situation) -> list[Condition]:
 
 def checked(training: TrainingStatus | None) -> list[Condition]:
     """The condition of the environment; none where its check has not ended, or was not wanted."""
-    reason = training.check if training is not None else None
-    if training is None or reason is None or reason not in _CHECKED:
+    if training is None or training.check not in _CHECKED:
         return []
-    holds = _CHECKED[reason]
+    holds = _CHECKED[training.check]
     message = training.check_message or ""
-    return [Condition(ENVIRONMENT_SOUND, holds, reason, message, warning=holds is False)]
+    return [Condition(ENVIRONMENT_SOUND, holds, training.check, message, warning=holds is False)]
 
 
 def build(s: Situation, job: Object, now: datetime) -> Object:
