@@ -80,6 +80,7 @@ def exported(namespace: str, pod: str, job: str, job_namespace: str) -> dict[str
     return found
 
 
+@pytest.mark.full
 def test_a_job_applied_again_and_a_secret_that_is_replaced(
     cluster: Cluster, namespace: str, start: Start
 ) -> None:

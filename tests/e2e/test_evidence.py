@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from harness import Cluster, Object, kubectl, of_component, round_of, says
 from jobs import hopper
 from kubernetes import client
 from namespaces import Start
 
 
+@pytest.mark.full
 def test_a_drain_after_a_failure_is_told_as_itself_with_the_next_start(
     cluster: Cluster, namespace: str, start: Start
 ) -> None:

@@ -12,13 +12,13 @@ pod's, and whether to pay nothing or a sleeper's price. Each has its break-even 
 state would have been cheaper. As in `holding`, a pod goes deeper after lambda T where the forecast says
 that the gap is longer than T, and else after T / lambda: the rule of Purohit, Svitkina and Kumar (NeurIPS
 2018), by which a gap costs at most 1 + lambda times the optimum where the forecast is right, and 1 + 1 /
-lambda times where it is wrong. To let go, lambda is 1/2. To sleep, it is 1/4: the learner corrects its
+lambda times where it is wrong. To let go, lambda is 1/2. To sleep, it is 1/8: the learner corrects its
 forecast while it learns, and a sleeper is back within seconds. So the sum costs at most 1.5 times the
-optimum where the forecast is right, and at most five times where it is wrong.
+optimum where the forecast is right, and at most nine times where it is wrong.
 
 A pod comes back just before the forecast says so, or when it is needed, whichever is first. If the forecast
 time passes without a need, another gap begins of which nothing is known: the pod goes deeper after T, which
-costs at most twice the optimum (Karlin et al.). So a gap never costs more than 5.25 times its optimum.
+costs at most twice the optimum (Karlin et al.). So a gap never costs more than 9.125 times its optimum.
 Likewise where a forecast moves after a pod has been started for it: the pod does not go before another gap,
 from its return on, has lasted long enough. Else it would be started and let go again with every word.
 
@@ -35,7 +35,7 @@ from typing import Self
 
 from nitro_api.pools.holding import TRUST, PodTimes
 
-SLEEP_TRUST = 0.25
+SLEEP_TRUST = 0.125
 """Lambda of the decision to sleep."""
 
 

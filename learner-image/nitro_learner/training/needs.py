@@ -11,7 +11,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
 
 if TYPE_CHECKING:
     from nitro_learner.training.round_report import Listener, Row
@@ -28,6 +30,10 @@ SHORTEST_SECONDS = 1.0
 
 CORRECTION_SECONDS = 0.5
 """A smaller error of a forecast is not corrected."""
+
+CORRECTION_SHARE = 0.2
+"""Nor is one that is a smaller share of the time left: the operator acts on each word, and that takes CPU from
+the update where both share a node."""
 
 _GAP_STAGES = ("seconds_checkpoint", "seconds_update", "seconds_evaluate")
 """What a round does between its own samples and the next round's, by the columns of metrics.csv."""
@@ -57,14 +63,43 @@ class ActorNeed:
 def remaining(waits: Sequence[float], elapsed: float = 0.0) -> float | None:
     """Seconds until the end of a wait that has lasted for `elapsed`: the QUANTILE of the earlier `waits` that
     lasted longer. None where none did, because then nothing is known."""
-    longer = sorted(wait for wait in waits if wait > elapsed)
-    if not longer:
-        return None
-    # Between the two neighbours of the quantile's place, as NumPy's default is.
-    place = QUANTILE * (len(longer) - 1)
-    below = int(place)
-    above = min(below + 1, len(longer) - 1)
-    return longer[below] + (place - below) * (longer[above] - longer[below]) - elapsed
+    longer = [wait for wait in waits if wait > elapsed]
+    return float(np.quantile(longer, QUANTILE)) - elapsed if longer else None
+
+
+@dataclass(frozen=True)
+class UpdateCourse:
+    """How an earlier update went on: what was left when so much of it was done.
+
+    It foretells one of equal size better than that one's own first epochs do: where actors share the node, an
+    update is slower while they fall asleep and wake.
+
+    Attributes:
+        actors: of the round that it learned from.
+        shares: of it that were done, growing.
+        took: seconds that each of them took.
+        left: seconds from then until the next round began.
+    """
+
+    actors: int
+    shares: tuple[float, ...]
+    took: tuple[float, ...]
+    left: tuple[float, ...]
+
+    @classmethod
+    def of(cls, actors: int, done: Sequence[tuple[float, float]], ended: float) -> Self:
+        """Args:
+        actors: of its round.
+        done: a share and the time at which it was done, in order.
+        ended: when the next round began.
+        """
+        shares, times = zip(*done, strict=True)
+        return cls(actors, shares, tuple(at - times[0] for at in times), tuple(ended - at for at in times))
+
+    def left_at(self, share: float, elapsed: float) -> float:
+        """Seconds left of an update that has done `share` in `elapsed` seconds; fewer where it is faster."""
+        took = float(np.interp(share, self.shares, self.took))
+        return float(np.interp(share, self.shares, self.left)) * min(1.0, elapsed / took)
 
 
 class Needs:
@@ -116,6 +151,11 @@ class Needs:
         """When the update's first epoch began or, after its last, when that ended."""
         self._rest = 0.0
         """Seconds of the last gap after its update."""
+        self._courses: deque[UpdateCourse] = deque(maxlen=WINDOW)
+        self._size = 0
+        """Actors of the round that the update learns from."""
+        self._done: list[tuple[float, float]] = []
+        """Shares of the update that were done, and when."""
         self._timer: asyncio.TimerHandle | None = None
 
     def coming(self, actors: int) -> None:
@@ -128,6 +168,8 @@ class Needs:
         if self._next is not None:
             self._gaps.append(now - self._began)
             self._rest = now - max(self._learning, self._began)
+            if self._done:
+                self._courses.append(UpdateCourse.of(self._size, self._done, now))
         self._end_gap()
         self._began = now
         wait = remaining(self._decisions)
@@ -158,7 +200,8 @@ class Needs:
 
     def sampled(self, fewest: int, expected: int) -> None:
         """A gap begins. The round after it begins with `fewest` actors and is expected to have `expected`."""
-        self._actors = 0
+        self._size, self._actors = self._actors, 0
+        self._done = []
         self._next = fewest, expected
         self._began = time.monotonic()
         wait = remaining(self._gaps)
@@ -173,12 +216,17 @@ class Needs:
         now = time.monotonic()
         if self._next is None:
             return
+        self._done.append((share, now))
         if share in (0.0, 1.0):
             self._learning = now
             return
-        due = now + (now - self._learning) * (1 - share) / share + self._rest
-        wrong = self._due is None or abs(due - self._due) >= CORRECTION_SECONDS
-        if wrong and due - now >= SHORTEST_SECONDS:
+        elapsed = now - self._learning
+        left = elapsed * (1 - share) / share + self._rest
+        known = [one.left_at(share, elapsed) for one in self._courses if one.actors == self._size]
+        left = max(left, remaining(known) or 0.0)
+        due = now + left
+        least = max(CORRECTION_SECONDS, CORRECTION_SHARE * left)
+        if left >= SHORTEST_SECONDS and (self._due is None or abs(due - self._due) >= least):
             self._due = due
             if self._timer is not None:
                 self._timer.cancel()

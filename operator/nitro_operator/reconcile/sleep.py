@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 5.0
 """Time for which a wake may be deferred before a condition says so."""
-WORD_SECONDS = 1.0
+WORD_SECONDS = 0.5
 """Time from a report of the operator until the learner has acted on it, on a busy cluster."""
 BATCH = 32
 """Pods that are patched in one reconcile. The next one first reads what the learner says by then."""

@@ -194,7 +194,10 @@ async def test_a_forecast_is_corrected_while_the_update_shows_how_long_it_takes(
     clock.now += 5.1
     run.learned(0.5)
     assert told.take() == [], "a tenth of a second is not worth a word"
-    clock.now += 9.9
+    clock.now += 0.9
+    run.learned(0.5)
+    assert told.take() == [], "nor is a second of eleven"
+    clock.now += 9.0
     run.learned(1.0)
     clock.now += 2  # what follows the update
     run.sampling(8, 8)
@@ -204,6 +207,30 @@ async def test_a_forecast_is_corrected_while_the_update_shows_how_long_it_takes(
     clock.now += 4
     run.learned(0.5)
     assert told.take() == [ActorNeed(0, (LaterNeed(4.0 + 2.0, 8),))], "with what followed the last update"
+
+
+async def test_an_update_is_expected_to_end_as_the_last_one_of_its_size_did(clock: Clock) -> None:
+    """Both are slow in the end, while actors wake on the same node."""
+    run, told = make(clock)
+
+    def update(*seconds: float) -> list[list[ActorNeed]]:
+        run.sampled(8, 8)
+        run.learned(0.0)
+        words = []
+        for done, took in enumerate(seconds, start=1):
+            clock.now += took
+            told.take()
+            run.learned(done / len(seconds))
+            words.append(told.take())
+        run.sampling(8, 8)
+        return words
+
+    run.sampling(8, 8)
+    assert update(4, 4, 4, 8)[0] == [ActorNeed(0, (LaterNeed(12.0, 8),))], "as its first quarter"
+    assert update(4, 4, 4, 8) == [[]] * 4, "as the last gap: in 20 seconds"
+    assert update(2, 2, 2, 2)[0] == [ActorNeed(0, (LaterNeed(8.0, 8),))], "in half of that: it is faster"
+    run.sampling(4, 4)
+    assert update(4, 4, 4, 8)[0] == [ActorNeed(0, (LaterNeed(12.0, 8),))], "one of another size says nothing"
 
 
 async def test_even_the_first_gap_is_foreseen_by_its_update(clock: Clock) -> None:
