@@ -32,8 +32,8 @@ CORRECTION_SECONDS = 0.5
 """A smaller error of a forecast is not corrected."""
 
 CORRECTION_SHARE = 0.2
-"""Nor is one that is a smaller share of the time left: the operator acts on each word, and that takes CPU from
-the update where both share a node."""
+"""Nor is one that is a smaller share of the time left: the operator acts on each word, and where both share a
+node, that takes CPU from the update."""
 
 _GAP_STAGES = ("seconds_checkpoint", "seconds_update", "seconds_evaluate")
 """What a round does between its own samples and the next round's, by the columns of metrics.csv."""
