@@ -25,6 +25,12 @@ def cpus(pods: list[Object]) -> list[str]:
     return sorted(str((one.get("allocatedResources") or {}).get("cpu")) for one in actors)
 
 
+def is_asked_to_wake(pod: Object) -> bool:
+    """Whether the operator asks for an actor's whole CPU; its kubelet grants it later."""
+    (actor,) = (one for one in pod["spec"]["containers"] if one["name"] == "actor")
+    return str(actor["resources"]["requests"]["cpu"]) == AWAKE
+
+
 def until_cpus(cluster: Cluster, namespace: str, name: str, expected: list[str], what: str) -> list[Object]:
     """The pods of a job's actors, as soon as they have these CPUs."""
     return cluster.until(

@@ -19,7 +19,7 @@ from helm_release import TAG, Helm
 from jobs import hopper, merged
 from namespaces import Start
 from napping import ACTORS as NAPPING
-from napping import ASLEEP, AWAKE, cpus, napping, until_cpus
+from napping import ASLEEP, is_asked_to_wake, napping, until_cpus
 
 import former_release
 
@@ -68,14 +68,12 @@ def identities(cluster: Cluster, namespace: str) -> Identities:
 
 
 def until_woken(cluster: Cluster, namespace: str, uids: set[str]) -> None:
-    """Wait until each of these pods was seen awake. The operator that ends wakes them; the former one, whose
-    template is another, replaces them later."""
+    """Wait until each of these pods was asked to wake. The operator that ends asks them; the former one has
+    another template and replaces them soon, some before their kubelet grants it."""
     seen: set[str] = set()
 
     def all_woken(pods: list[Object]) -> bool:
-        for pod in pods:
-            if cpus([pod]) == [AWAKE]:
-                seen.add(pod["metadata"]["uid"])
+        seen.update(pod["metadata"]["uid"] for pod in pods if is_asked_to_wake(pod))
         return uids <= seen
 
     cluster.until(
