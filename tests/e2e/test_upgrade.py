@@ -67,21 +67,21 @@ def identities(cluster: Cluster, namespace: str) -> Identities:
     return found
 
 
-def until_woken(cluster: Cluster, namespace: str, uids: set[str]) -> None:
+def until_asked_to_wake(cluster: Cluster, namespace: str, uids: set[str]) -> None:
     """Wait until each of these pods was asked to wake. The operator that ends asks them; the former one has
     another template and replaces them soon, some before their kubelet grants it."""
     seen: set[str] = set()
 
-    def all_woken(pods: list[Object]) -> bool:
+    def all_asked(pods: list[Object]) -> bool:
         seen.update(pod["metadata"]["uid"] for pod in pods if is_asked_to_wake(pod))
         return uids <= seen
 
     cluster.until(
         cluster.kind("v1", "Pod"),
-        all_woken,
+        all_asked,
         namespace=namespace,
         selector=of_component("naps", "actor"),
-        what="the operator that ends has woken all",
+        what="the operator that ends has asked all to wake",
     )
 
 
@@ -138,7 +138,7 @@ def test_an_upgrade_and_a_rollback_lose_nothing(
     asleep = until_cpus(cluster, namespace, "naps", [ASLEEP] * NAPPING, "all sleep before the rollback")
     with ThreadPoolExecutor(1) as beside:
         rollback = beside.submit(helm.rollback)
-        until_woken(cluster, namespace, {pod["metadata"]["uid"] for pod in asleep})
+        until_asked_to_wake(cluster, namespace, {pod["metadata"]["uid"] for pod in asleep})
         rollback.result()
     assert "cache" not in fields(cluster)
     cluster.delete(API_VERSION, KIND, namespace, "naps")

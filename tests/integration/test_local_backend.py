@@ -23,7 +23,7 @@ from local_support import (
     spec,
     until,
 )
-from nitro_learner.backends import processes
+from nitro_learner.backends import guard
 from nitro_learner.backends.base import BackendError
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.backends.processes import ProcessGroup
@@ -221,9 +221,8 @@ def test_no_process_outlives_the_learner(end: signal.Signals | None) -> None:
 def test_a_guard_whose_learner_ended_before_it_was_ready_cleans_up_without_a_word(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    guard = Path(processes.__file__).with_name("guard.py")
     ended = subprocess.run(
-        [sys.executable, guard, tmp_path / "private"],
+        [sys.executable, guard.__file__, tmp_path / "private"],
         stdin=subprocess.DEVNULL,
         stdout=writer,
         stderr=subprocess.PIPE,

@@ -21,7 +21,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     directory = sys.argv[1]
     os.mkdir(directory, 0o700)  # noqa: PTH102
-    with contextlib.suppress(BrokenPipeError):  # the learner ended first: the wait below ends at once
+    with contextlib.suppress(BrokenPipeError):  # the learner has ended: the loop below ends at once
         os.write(1, b"ready\n")
     while os.read(0, 4096):
         pass
