@@ -26,7 +26,7 @@ _MISSING = pytest.StashKey[str]()
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Get the API server before the first test, because a build takes longer than a test may."""
-    wanted = any("apiserver" in getattr(item, "fixturenames", ()) for item in session.items)
+    wanted = any("apiserver_assets" in getattr(item, "fixturenames", ()) for item in session.items)
     if not wanted or session.config.option.collectonly:
         return
     try:
@@ -42,19 +42,34 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(scope="session")
-def apiserver(pytestconfig: pytest.Config) -> Iterator[ApiServer]:
-    """A real kube-apiserver that serves NitroTrainingJob: `.kubeconfig`, `.kubectl(...)`, `.get(...)`."""
+def apiserver_assets(pytestconfig: pytest.Config) -> Path:
+    """The folder with the programs of a real API server."""
     if missing := pytestconfig.stash.get(_MISSING, None):
         needs.without(missing, "NITRO_REQUIRE_APISERVER")
-    with ApiServer(pytestconfig.stash[_ASSETS]) as server:
+    return pytestconfig.stash[_ASSETS]
+
+
+@pytest.fixture(scope="session")
+def apiserver(apiserver_assets: Path) -> Iterator[ApiServer]:
+    """A real kube-apiserver that serves NitroTrainingJob: `.kubeconfig`, `.kubectl(...)`, `.get(...)`."""
+    with ApiServer(apiserver_assets) as server:
+        server.apply_crd()
+        yield server
+
+
+@pytest.fixture(scope="module")
+def own_apiserver(apiserver_assets: Path) -> Iterator[ApiServer]:
+    """One for a file whose tests take Knative's kinds away. The API server removes a kind only after its last
+    object, and an object of another file's test may keep a finalizer that nobody here removes."""
+    with ApiServer(apiserver_assets) as server:
         server.apply_crd()
         yield server
 
 
 @pytest.fixture
-def fresh_apiserver(apiserver: ApiServer) -> Iterator[ApiServer]:
-    """One more, for this test alone, without the CRD."""
-    with ApiServer(apiserver.assets) as server:
+def fresh_apiserver(apiserver_assets: Path) -> Iterator[ApiServer]:
+    """One for this test alone, without the CRD."""
+    with ApiServer(apiserver_assets) as server:
         yield server
 
 

@@ -13,16 +13,19 @@ import pytest
 from apiserver import ApiServer
 from aws_support import CREDENTIALS, FakeAws, lambda_backend, secret
 from cluster_support import Cluster
-from operator_support import OperatorProcess, eventually, job, knative_definitions
+from operator_support import OperatorProcess, eventually, job
 
 KEY = CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
 
 
+@pytest.fixture(scope="module")
+def apiserver(own_apiserver: ApiServer) -> ApiServer:
+    """One that serves none of Knative's kinds."""
+    return own_apiserver
+
+
 @pytest.fixture
 def operator(apiserver: ApiServer, tmp_path: Path) -> Iterator[OperatorProcess]:
-    """An operator on an API server that serves none of Knative's kinds."""
-    names = [definition["metadata"]["name"] for definition in knative_definitions()]
-    apiserver.kubectl("delete", "crd", "--ignore-not-found", *names)
     with OperatorProcess(apiserver.kubeconfig, tmp_path / "operator.log") as process:
         yield process
 

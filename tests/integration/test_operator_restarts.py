@@ -30,6 +30,12 @@ KNATIVE = "services.serving.knative.dev"
 
 
 @pytest.fixture(scope="module")
+def apiserver(own_apiserver: ApiServer) -> ApiServer:
+    """One whose Knative is installed and removed."""
+    return own_apiserver
+
+
+@pytest.fixture(scope="module")
 def start_operator(
     apiserver: ApiServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., OperatorProcess]]:
@@ -57,7 +63,7 @@ def cluster(apiserver: ApiServer, namespace: str) -> Cluster:
 
 def remove_knative(apiserver: ApiServer) -> None:
     names = [definition["metadata"]["name"] for definition in knative_definitions()]
-    apiserver.kubectl("delete", "crd", "--ignore-not-found", *names)
+    apiserver.kubectl("delete", "crd", *names)
 
 
 FOLLOWING = {**JOB["spec"]["scaling"], "hold": 0}
@@ -90,7 +96,6 @@ def uids(cluster: Cluster) -> set[str]:
 def test_knative_missing_old_installed_and_removed(
     apiserver: ApiServer, cluster: Cluster, start_operator: Callable[..., OperatorProcess]
 ) -> None:
-    remove_knative(apiserver)
     operator = start_operator()
     cluster.apply(job("early"))
     eventually(lambda: cluster.condition("early", "Ready").get("reason") == "KnativeMissing")
