@@ -19,12 +19,7 @@ def run() -> None:
     except ValueError as error:
         sys.exit(f"nitro-operator: {error}")
     _set_up_logging(config.log_level)
-    kopf.run(
-        standalone=True,
-        clusterwide=not config.watch_namespaces,
-        namespaces=config.watch_namespaces,
-        memo=kopf.Memo(),
-    )
+    kopf.run(standalone=True, clusterwide=True, memo=kopf.Memo(config=config))
 
 
 def _set_up_logging(level: str) -> None:

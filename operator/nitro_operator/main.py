@@ -1,4 +1,7 @@
-"""The handlers that kopf calls: sign in, start and stop. The controller has watches and probes of its own."""
+"""The handlers that kopf calls: sign in, start and stop. The controller has watches and probes of its own.
+
+docs/development.md says what kopf carries, and shows why it does not watch.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from typing import Any
 
 import kopf
 
-from nitro_operator.config import Config
 from nitro_operator.controller import Controller
 
 ONE_HOUR_OF_BACKOFFS = (1, 1, 2, 3, 5, 8, 13, 21, 34) + (60,) * 60
@@ -21,12 +23,12 @@ def login(**kwargs: Any) -> Any:
 # A controller that fails to start has taken ports and a Lease, so it cannot be started twice in a process.
 @kopf.on.startup(errors=kopf.ErrorsMode.PERMANENT)
 async def start(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> None:
+    settings.scanning.disabled = True  # kopf would watch all namespaces and CRDs, which no handler needs
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10
     settings.networking.error_backoffs = ONE_HOUR_OF_BACKOFFS
-    settings.posting.enabled = False  # status/events.py posts them
     settings.process.ultimate_exiting_timeout = 20
-    memo.controller = await Controller.start(Config.from_environment())
+    memo.controller = await Controller.start(memo.config)
 
 
 @kopf.on.cleanup()

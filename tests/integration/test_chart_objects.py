@@ -121,6 +121,8 @@ def review(
         ("escalate", kinds.ROLE, ""),
         ("bind", kinds.ROLE, ""),
         ("patch", kinds.DEFINITION, ""),
+        ("list", kinds.DEFINITION, ""),
+        ("watch", kinds.NAMESPACE, ""),
     ],
     ids=str,
 )

@@ -88,14 +88,15 @@ a learner Role that grants more than the operator holds. New objects need create
 
 {{/* What is not in any namespace, and so needs a ClusterRole even where the jobs' namespaces are listed. */}}
 {{- define "nitro.clusterRules" -}}
-# Whether Knative Serving is there, and of which release; kinds that are installed or removed later.
+# Whether Knative Serving is there, and of which release.
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
-  verbs: [get, list, watch]
+  resourceNames: [services.serving.knative.dev]
+  verbs: [get]
 {{- if .Values.watchNamespaces }}
-# Listed namespaces that are made or deleted later.
+# Whether a listed namespace that the operator may not read is gone.
 - apiGroups: [""]
   resources: [namespaces]
-  verbs: [list, watch]
+  verbs: [list]
 {{- end }}
 {{- end -}}
