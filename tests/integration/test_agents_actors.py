@@ -12,7 +12,6 @@ import pytest
 import parallel_environments
 from local_support import RUN
 from nitro_actor.agents.environment import AgentsSpec
-from nitro_actor.protocol.agents import agent_classes
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api import JobSpec, load_job, resolve
 from nitro_learner.backends.base import BackendError
@@ -56,8 +55,7 @@ def play(spec: JobSpec, rounds: int, *, resume: bool = True) -> list[RoundResult
         backend = LocalBackend(spec, RUN)
         try:
             environment = await backend.start()
-            classes = agent_classes(environment)
-            of_agents = AgentsSpec(spec.environment.id or "", classes, None, None, environment["resumable"])
+            of_agents = AgentsSpec(environment.id, environment.classes, None, None, environment.resumable)
             cache = RedisCache(backend.redis_url, RUN)
             await cache.publish_weights(0, weights(of_agents))
             work = Dispatcher(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nitro_actor import PROTOCOL_VERSION, wire
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.fragment import from_one_agent
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_learner.backends.base import Ack, RetryableError, answering
@@ -188,8 +189,8 @@ class FunctionBackend:
     def set_limit(self, limit: int) -> None:
         self.capacity.set_limit(limit)
 
-    async def start(self) -> dict[str, Any]:
-        return ENVIRONMENT
+    async def start(self) -> EnvironmentSpec:
+        return EnvironmentSpec.from_json(ENVIRONMENT)
 
     async def invoke(self, request: bytes, timeout: float, *, priority: int = 0) -> Ack:
         assert timeout > 0
@@ -230,7 +231,7 @@ def dispatcher(
     return Dispatcher(
         backend,
         cache,
-        environment,
+        EnvironmentSpec.from_json(environment),
         envs=ENVS,
         optional_tensors=optional_tensors,
         timeout_seconds=timeout,

@@ -40,7 +40,8 @@ def agent_classes(environment: Mapping[str, Any]) -> tuple[AgentClass, ...]:
         MetadataError: a name is not allowed or occurs twice, or a class has no agent.
     """
     if "classes" not in environment:
-        return (AgentClass(AGENT, (AGENT,), environment["observation"], environment["action"], False),)
+        spaces = mapping(environment, "observation"), mapping(environment, "action")
+        return (AgentClass(AGENT, (AGENT,), *spaces, mortal=False),)
     known: set[str] = set()
     classes = []
     for name, entry in sorted(mapping(environment, "classes").items()):

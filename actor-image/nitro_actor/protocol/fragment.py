@@ -64,7 +64,8 @@ from nitro_actor import PROTOCOL_VERSION, wire
 from nitro_actor.actions import action_space
 from nitro_actor.masks import choices
 from nitro_actor.protocol import fields
-from nitro_actor.protocol.agents import AGENT, AgentClass, agent_classes, state_size
+from nitro_actor.protocol.agents import AGENT, AgentClass
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.fields import MetadataError
 from nitro_actor.protocol.request import KINDS
 from nitro_actor.wire import TensorSpec
@@ -197,7 +198,7 @@ def of_one_agent(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def tensor_specs(
-    environment: Mapping[str, Any],
+    environment: EnvironmentSpec,
     steps: int,
     envs: int,
     optional_tensors: Collection[str],
@@ -206,34 +207,29 @@ def tensor_specs(
     """Dtypes and shapes of a rollout's tensors, end state apart (None: any length).
 
     Args:
-        environment: the EnvironmentSpec.
+        environment: of the actors.
         steps: T, a multiple of E.
         envs: E.
         optional_tensors: those that the request asks for.
         memory: H, numbers that the policies remember.
-
-    Raises:
-        MetadataError: the EnvironmentSpec's classes or state are wrong.
     """
-    classes = agent_classes(environment)
     length = steps // envs if envs else 0
-    agents = sum(len(one.agents) for one in classes)
     specs = {
         "terminated": TensorSpec("bool", (length, envs)),
         "truncated": TensorSpec("bool", (length, envs)),
-        "episode_returns": TensorSpec("float64", (None, agents)),
+        "episode_returns": TensorSpec("float64", (None, len(environment.agents))),
         "episode_lengths": TensorSpec("int64", (None,)),
     }
-    if "infoMetrics" in environment:
-        specs[INFO_METRICS] = TensorSpec("float64", (len(environment["infoMetrics"]), 2))
-    size = state_size(environment) if "global_state" in optional_tensors else None
+    if environment.info_metrics:
+        specs[INFO_METRICS] = TensorSpec("float64", (len(environment.info_metrics), 2))
+    size = environment.state_size if "global_state" in optional_tensors else None
     if size is not None:
         specs |= {
             "global_state": TensorSpec("float32", (length, envs, size)),
             "last_global_state": TensorSpec("float32", (envs, size)),
             "final_global_state": TensorSpec("float32", (None, size)),
         }
-    for one in classes:
+    for one in environment.classes:
         fields_of_class = _class_specs(one, length, envs, optional_tensors)
         specs |= {f"{one.name}/{field}": spec for field, spec in fields_of_class}
         if memory:
@@ -251,11 +247,10 @@ def byte_limit(elements: int, envs: int) -> int:
     return min(wire.MAX_BYTES, 16 * elements + (envs + 1) * STATE_BYTES)
 
 
-def evaluation_specs(environment: Mapping[str, Any], episodes: int) -> dict[str, TensorSpec]:
+def evaluation_specs(environment: EnvironmentSpec, episodes: int) -> dict[str, TensorSpec]:
     """Dtypes and shapes of an evaluation's tensors."""
-    agents = sum(len(one.agents) for one in agent_classes(environment))
     return {
-        "episode_returns": TensorSpec("float64", (episodes, agents)),
+        "episode_returns": TensorSpec("float64", (episodes, len(environment.agents))),
         "episode_lengths": TensorSpec("int64", (episodes,)),
     }
 

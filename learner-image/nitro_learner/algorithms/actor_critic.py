@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import JobSpec
 from nitro_api.algorithms.actor_critic import ActorCriticHyperparameters
 from nitro_learner.algorithms.adam import Adam
@@ -29,7 +30,7 @@ class ActorCriticAlgorithm:
 
     settings: ActorCriticHyperparameters
 
-    def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> None:
+    def __init__(self, spec: JobSpec, environment: EnvironmentSpec, device: str = "cpu") -> None:
         """Start from `spec` (resolved) and the actors' EnvironmentSpec."""
         if not isinstance(spec.algorithm.hyperparameters, ActorCriticHyperparameters):
             raise TypeError(f"{spec.algorithm.name} has no settings of an actor-critic")
@@ -37,9 +38,9 @@ class ActorCriticAlgorithm:
         self._rounds = spec.stop.rounds
         self._seed = spec.seed
         self._device = device
-        shape = tuple(environment["observation"]["shape"])
+        shape = tuple(environment.one.observation["shape"])
         self._network_meta = description(spec, environment)
-        self.distribution = distribution_of(environment["action"])
+        self.distribution = distribution_of(environment.one.action)
         self.network = ActorCritic(
             **arguments(spec, environment),
             orthogonal=self.settings.orthogonal_init,

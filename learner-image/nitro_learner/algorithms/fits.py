@@ -6,20 +6,20 @@ Nothing here imports torch: `nitro validate` asks, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from nitro_actor import wire
 from nitro_actor.actions import action_space
 from nitro_actor.networks import NETWORKS
 from nitro_actor.policy import head_parameters
-from nitro_actor.protocol.agents import agent_classes
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import FieldError, JobInvalid, JobSpec
 from nitro_api.resolution.teams import teams_of
 from nitro_learner.algorithms.rllib import availability
 
 
-def check(spec: JobSpec, environment: Mapping[str, Any]) -> None:
+def check(spec: JobSpec, environment: EnvironmentSpec) -> None:
     """Everything below, for a resolved job and the actors' EnvironmentSpec.
 
     Raises:
@@ -33,11 +33,10 @@ def check(spec: JobSpec, environment: Mapping[str, Any]) -> None:
     if spec.algorithm.record.agents == "one":
         availability.check_actions(spec, environment)
         return
-    agents = [agent for one in agent_classes(environment) for agent in one.agents]
-    check_sharing(spec, [names for _, names in teams_of(spec.algorithm, agents)], environment)
+    check_sharing(spec, [names for _, names in teams_of(spec.algorithm, environment.agents)], environment)
 
 
-def check_evaluations(spec: JobSpec, environment: Mapping[str, Any]) -> None:
+def check_evaluations(spec: JobSpec, environment: EnvironmentSpec) -> None:
     """Make sure that actors play the named sets of evaluations with their kwargs: those of an earlier release
     ignore them.
 
@@ -45,7 +44,7 @@ def check_evaluations(spec: JobSpec, environment: Mapping[str, Any]) -> None:
         JobInvalid: they do not.
     """
     own = [one.name for one in spec.evaluation.environment or () if one.kwargs]
-    if not own or environment.get("evaluationKwargs"):
+    if not own or environment.evaluation_kwargs:
         return
     message = (
         "has kwargs, which the actors' image ignores, because it is of an earlier release; give the actors "
@@ -54,13 +53,13 @@ def check_evaluations(spec: JobSpec, environment: Mapping[str, Any]) -> None:
     raise JobInvalid([FieldError("spec.evaluation.environment", own[0], message)])
 
 
-def check_agents(spec: JobSpec, environment: Mapping[str, Any]) -> None:
+def check_agents(spec: JobSpec, environment: EnvironmentSpec) -> None:
     """Make sure that the environment has as many agents as the algorithm learns.
 
     Raises:
         JobInvalid: the environment has another number of agents.
     """
-    several, name = "classes" in environment, spec.algorithm.name
+    several, name = environment.several, spec.algorithm.name
     if several == (spec.algorithm.record.agents == "several"):
         return
     message = (
@@ -71,7 +70,7 @@ def check_agents(spec: JobSpec, environment: Mapping[str, Any]) -> None:
     raise JobInvalid([FieldError("spec.algorithm.name", name, message)])
 
 
-def check_size(spec: JobSpec, environment: Mapping[str, Any]) -> None:
+def check_size(spec: JobSpec, environment: EnvironmentSpec) -> None:
     """Make sure that a message has room for a policy of each class of agents.
 
     Raises:
@@ -84,7 +83,7 @@ def check_size(spec: JobSpec, environment: Mapping[str, Any]) -> None:
     if network.recurrent:
         described["recurrent"] = {"cell": network.recurrent.cell, "size": network.memory_size}
     size = seen = outputs = 0
-    for one in agent_classes(environment):
+    for one in environment.classes:
         shape, actions = one.observation["shape"], action_space(one.action)
         seen, outputs = seen + math.prod(shape), outputs + actions.outputs
         try:
@@ -103,7 +102,7 @@ def check_size(spec: JobSpec, environment: Mapping[str, Any]) -> None:
     raise JobInvalid([FieldError("spec.network.hiddenSizes", described["hidden"], message)])
 
 
-def check_sharing(spec: JobSpec, teams: Sequence[Collection[str]], environment: Mapping[str, Any]) -> None:
+def check_sharing(spec: JobSpec, teams: Sequence[Collection[str]], environment: EnvironmentSpec) -> None:
     """Make sure that agents can share policies, where the job says that they do.
 
     Args:
@@ -112,9 +111,7 @@ def check_sharing(spec: JobSpec, teams: Sequence[Collection[str]], environment: 
     Raises:
         JobInvalid: no two agents of equal spaces learn by one algorithm.
     """
-    alike = (
-        sum(agent in team for agent in one.agents) for team in teams for one in agent_classes(environment)
-    )
+    alike = (sum(agent in team for agent in one.agents) for team in teams for one in environment.classes)
     if spec.sharing.mode == "never" or any(count > 1 for count in alike):
         return
     message = (

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from nitro_actor.protocol.agents import AGENT
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights, WeightsContainer
 from nitro_api.algorithms.record import Feeding
 from nitro_learner.algorithms.adoption import adopted
@@ -179,14 +180,14 @@ class PolicySet:
         """The weights container of the present version."""
         return WeightsContainer(run, self.version, self.weights(), self.agents).encode()
 
-    def played(self, environment: Mapping[str, Any]) -> dict[str, Any]:
+    def played(self, environment: EnvironmentSpec) -> dict[str, Any]:
         """What a checkpoint needs for others to play the policies: NumPy arrays, and no learner.
 
         Args:
-            environment: the actors' EnvironmentSpec.
+            environment: of the actors.
         """
         return {
-            "environment": environment,
+            "environment": environment.json,
             "version": self.version,
             "agents": self.agents,
             "policies": {

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any, cast
 
-from nitro_actor.protocol.agents import agent_classes
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import JobSpec
 from nitro_api.algorithms.record import Feeding
 from nitro_api.spec.network import Network
@@ -41,12 +41,12 @@ RECURRENT = {
 _PROTOCOLS: dict[Feeding, Any] = {"rounds": OnPolicyAlgorithm, "arrivals": OffPolicyAlgorithm}
 
 
-def make(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> Algorithm:
+def make(spec: JobSpec, environment: EnvironmentSpec, device: str = "cpu") -> Algorithm:
     """The algorithm of a resolved single-agent job.
 
     Args:
         spec: resolved: every hyperparameter is set.
-        environment: the actors' EnvironmentSpec, as GET /v1/spec returns it.
+        environment: of the actors.
         device: a torch device.
 
     Raises:
@@ -67,7 +67,7 @@ def make(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> Alg
     return cast("Algorithm", algorithm)
 
 
-def make_policies(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> PolicySet:
+def make_policies(spec: JobSpec, environment: EnvironmentSpec, device: str = "cpu") -> PolicySet:
     """The policies of a resolved job, with their learners. Arguments as `make`.
 
     Raises:
@@ -86,8 +86,7 @@ def make_policies(spec: JobSpec, environment: dict[str, Any], device: str = "cpu
         if not isinstance(learner, SharingLearner):
             raise TypeError(f"{team.algorithm} learns several agents, but is no SharingLearner")
     policies = {agent: policy for learner in learners for agent, policy in learner.agents.items()}
-    agents = [agent for one in agent_classes(environment) for agent in one.agents]
-    return PolicySet(learners, {agent: policies[agent] for agent in agents}, feeding)
+    return PolicySet(learners, {agent: policies[agent] for agent in environment.agents}, feeding)
 
 
 def _learns(name: str, network: Network) -> Any:

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from nitro_actor.actions import action_space
 from nitro_actor.memory import memory_size
-from nitro_actor.protocol.agents import AgentClass, agent_classes
+from nitro_actor.protocol.agents import AgentClass
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_learner.api.episode import PlayedEpisode
 from nitro_learner.api.players import Action, AgentPlayer, State, TeamPlayer
@@ -44,6 +45,7 @@ class TrainedPolicy:
         round: after which it was saved.
         agents: who plays, in the order of the environment.
         environment: the spaces of the environment, as the actors tell them.
+        described: the same, read.
         weights: the policies' networks and tensors, and which agent plays which of them.
         memory: H, the numbers that each agent remembers of an episode; 0 without a recurrent layer.
     """
@@ -52,7 +54,8 @@ class TrainedPolicy:
         """See `nitro_learner.load`; `played` is a part of a checkpoint."""
         self.round = round
         self.environment: Mapping[str, Any] = played["environment"]
-        self.spaces = {agent: one for one in agent_classes(self.environment) for agent in one.agents}
+        self.described = EnvironmentSpec.from_json(self.environment)
+        self.spaces = {agent: one for one in self.described.classes for agent in one.agents}
         self.agents = tuple(self.spaces)
         policies = {
             name: PolicyWeights.of(one["meta"], one["tensors"]) for name, one in played["policies"].items()
@@ -61,11 +64,10 @@ class TrainedPolicy:
         self.memory = {
             agent: memory_size(policies[policy].network) for agent, policy in self.weights.agents.items()
         }
-        several = "classes" in self.environment
         self._players = (
-            TeamPlayer(self.environment, self.weights)
-            if several
-            else AgentPlayer(self.environment, self.weights)
+            TeamPlayer(self.described, self.weights)
+            if self.described.several
+            else AgentPlayer(self.described, self.weights)
         )
         self._generator = np.random.default_rng(seed)
 
@@ -178,7 +180,7 @@ class TrainedPolicy:
         agents a mapping of them. H is 0 where the policy has no memory."""
         shape = () if batch is None else (batch,)
         states = {agent: np.zeros((*shape, size), np.float32) for agent, size in self.memory.items()}
-        return states if "classes" in self.environment else states[self.agents[0]]
+        return states if self.described.several else states[self.agents[0]]
 
     def episode(self) -> PlayedEpisode:
         """Begin an episode that is told frame by frame."""
@@ -208,7 +210,7 @@ class TrainedPolicy:
 
         choose_renderer()
         lighten(environment)
-        several, episode, masks = "classes" in self.environment, self.episode(), None
+        several, episode, masks = self.described.several, self.episode(), None
         if not several:
             environment = as_policies_see(environment)
             if method(environment):

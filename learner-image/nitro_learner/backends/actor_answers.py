@@ -9,6 +9,8 @@ from typing import Any
 
 from nitro_actor import PROTOCOL_VERSION
 from nitro_actor.check_process import Record
+from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.fields import MetadataError
 from nitro_learner.backends.base import ALL_OF_ITS_TIME, Ack, Evidence, FatalError, RetryableError
 
 _REASONS = {
@@ -121,7 +123,7 @@ def _ended_by_proxy(status: int, body: object, all_its_time: bool) -> str | None
     return None
 
 
-def read_spec(body: object, where: str) -> dict[str, Any]:
+def read_spec(body: object, where: str) -> EnvironmentSpec:
     """Read an EnvironmentSpec of this learner's protocol. Raises RetryableError or FatalError."""
     spec = read_object(body)
     if spec is None or "protocol" not in spec:
@@ -131,7 +133,10 @@ def read_spec(body: object, where: str) -> dict[str, Any]:
             f"the actors at {where} speak protocol {spec['protocol']}, this learner {PROTOCOL_VERSION}: "
             "use an actor image and a learner of the same release"
         )
-    return spec
+    try:
+        return EnvironmentSpec.from_json(spec)
+    except MetadataError as error:
+        raise RetryableError("bad_answer", f"{where} answered {excerpt(body)}: {error}") from error
 
 
 def read_check(status: int, body: object, where: str) -> tuple[str, Record | None]:

@@ -5,8 +5,8 @@ import contextlib
 import json
 import signal
 from collections.abc import Awaitable, Callable
-from typing import Any
 
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_learner.backends.base import BackendError, Evidence, RetryableError
 from nitro_learner.backends.http import HttpClient
 from nitro_learner.backends.output import ActorsLog, Output
@@ -41,7 +41,7 @@ class ActorProcess:
     def alive(self) -> bool:
         return self.process is not None and self.process.alive
 
-    async def start(self) -> dict[str, Any]:
+    async def start(self) -> EnvironmentSpec:
         """Start a process and wait until its environment is built: the EnvironmentSpec.
 
         Raises BackendError with its last words.
@@ -118,7 +118,7 @@ class ActorProcess:
     def _evidence(self, *, environment: bool) -> Evidence:
         return Evidence(environment, self._output.stacks(), self._output.last_lines())
 
-    async def _spec(self) -> dict[str, Any]:
+    async def _spec(self) -> EnvironmentSpec:
         while True:
             with contextlib.suppress(RetryableError):
                 return await self._client.environment(self.url, _START_SECONDS)

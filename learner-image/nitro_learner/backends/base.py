@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_learner.cache.base import Cache
 
 ROLLOUT = 0
@@ -200,7 +201,7 @@ class ActorBackend(Protocol):
     def set_limit(self, limit: int) -> None:
         """Change the limit at once (>= 1); requests in flight are not cancelled when it shrinks."""
 
-    async def start(self) -> dict[str, Any]:
+    async def start(self) -> EnvironmentSpec:
         """Make actors ready and return the EnvironmentSpec that one of them reports.
 
         Raises BackendError, with the actor's own last words where it cannot start.

@@ -6,9 +6,9 @@ import dataclasses
 import logging
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from nitro_actor.check_process import Record
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_learner.backends.base import LEFT_WORKING, ROLLOUT, Ack, RetryableError
 from nitro_learner.backends.http import HttpClient
 from nitro_learner.backends.places import PORT, Places
@@ -86,7 +86,7 @@ class KnativeBackend:
         """Take what the operator says of the actors; see Places.update."""
         self._places.update(granted, ready, addresses)
 
-    async def start(self) -> dict[str, Any]:
+    async def start(self) -> EnvironmentSpec:
         """Wait until a pod answers. Raises RetryableError, with the last failure, after the time-out."""
         loop = asyncio.get_running_loop()
         began = loop.time()

@@ -6,9 +6,9 @@ import dataclasses
 import json
 import logging
 import random
-from typing import Any
 
 from nitro_actor import parcel, wire
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.request import Request
 from nitro_api.rules import payload_rules
 from nitro_api.spec.lambda_backend import LambdaBackendSpec
@@ -118,7 +118,7 @@ class LambdaBackend:
         reserved = self._settings.reserved_concurrency
         self._capacity.set_limit(limit if reserved is None else min(limit, reserved))
 
-    async def start(self) -> dict[str, Any]:
+    async def start(self) -> EnvironmentSpec:
         """Ask one sandbox for its environment.
 
         Raises BackendError where the function is no good, RetryableError where AWS does not let it answer.
@@ -159,7 +159,7 @@ class LambdaBackend:
     async def close(self) -> None:
         await self._client.close()
 
-    async def _spec(self) -> dict[str, Any]:
+    async def _spec(self) -> EnvironmentSpec:
         try:
             credentials = await self._client.credentials(_PROBE_SECONDS)
             invoked = await self._client.invoke(self._probe, _PROBE_SECONDS, credentials)
@@ -179,15 +179,14 @@ class LambdaBackend:
                 f"{report.memory_mib}, so costs would be wrong; set memoryMiB to that or change the function"
             )
         spec = read_spec(body, f"Lambda function {self._name}")
-        if spec.get("id") != self._environment:
+        if spec.id != self._environment:
             raise FatalError(
                 f"spec.environment.id: {self._environment!r}; function {self._name} plays "
-                f"{spec.get('id')!r}; change its NITRO_ENVIRONMENT or name another function"
+                f"{spec.id!r}; change its NITRO_ENVIRONMENT or name another function"
             )
-        envs = spec.pop("envs", self._envs)  # functions of earlier releases do not tell it
-        if envs != self._envs:
+        if spec.envs not in (None, self._envs):
             raise FatalError(
-                f"spec.environment.envsPerActor: {self._envs}; function {self._name} has {envs!r}; set "
+                f"spec.environment.envsPerActor: {self._envs}; function {self._name} has {spec.envs!r}; set "
                 "envsPerActor, or envs in the function's NITRO_ENVIRONMENT, to the same value"
             )
         return spec

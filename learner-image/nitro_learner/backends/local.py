@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nitro_actor.processor import cores
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import JobSpec
 from nitro_learner.backends.actor_process import ActorProcess
 from nitro_learner.backends.base import (
@@ -74,7 +75,7 @@ class LocalBackend:
         self._idle: deque[ActorProcess] = deque()
         self._start_failures = 0
         self._output = ActorsLog(output)
-        self._starting: asyncio.Task[dict[str, Any]] | None = None
+        self._starting: asyncio.Task[EnvironmentSpec] | None = None
         self._told: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -119,14 +120,14 @@ class LocalBackend:
         """Keep what the actors print in this file from now on."""
         self._output.begin(output)
 
-    async def start(self) -> dict[str, Any]:
+    async def start(self) -> EnvironmentSpec:
         """Start Redis and the actors side by side. Raises BackendError with an actor's last words."""
         if self._starting is None:
             await self.begin()
         assert self._starting is not None
         return await self._starting
 
-    async def _start(self) -> dict[str, Any]:
+    async def _start(self) -> EnvironmentSpec:
         try:
             await self._group.start()
             await self._redis.start()

@@ -7,10 +7,10 @@ that it hardly reaches leave it where it began.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from nitro_actor.protocol.agents import AGENT, agent_classes
+from nitro_actor.protocol.agents import AGENT
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.rescaling import bounds_finite
 
 _REACH = 2.0
@@ -22,15 +22,15 @@ _LEAST_INSIDE = 0.1
 """Share of the first actions that lies between the bounds. Of -0.4 to 0.4, Humanoid's, it is 0.31."""
 
 
-def warnings(environment: Mapping[str, Any]) -> list[str]:
+def warnings(environment: EnvironmentSpec) -> list[str]:
     """A warning for each class of agents whose first policy hardly reaches the bounds of its actions, or lies
     beyond them nearly always.
 
     Args:
-        environment: the actors' EnvironmentSpec.
+        environment: of the actors.
     """
     found = []
-    for one in agent_classes(environment):
+    for one in environment.classes:
         if one.action["kind"] != "continuous" or one.action.get("rescaled"):
             continue
         bounds = list(zip(one.action["low"], one.action["high"], strict=True))

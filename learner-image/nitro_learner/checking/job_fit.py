@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import JobSpec
 from nitro_learner.checking import first_actions, lost_digits, stateful_wrappers
 
 
-def warnings(environment: Mapping[str, Any], spec: JobSpec, *, new: bool = True) -> list[str]:
+def warnings(environment: EnvironmentSpec, spec: JobSpec, *, new: bool = True) -> list[str]:
     """Warnings, each a sentence that begins with the field that they concern.
 
     Args:
-        environment: the EnvironmentSpec.
+        environment: of the actors.
         spec: of a resolved job.
         new: whether the policies know nothing yet; others have learned with what they see and do.
     """

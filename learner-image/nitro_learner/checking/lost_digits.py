@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from nitro_actor.protocol.agents import AGENT, agent_classes
+from nitro_actor.protocol.agents import AGENT
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.wire import EXACT_IN_FLOAT32
 
 
-def warnings(environment: Mapping[str, Any]) -> list[str]:
+def warnings(environment: EnvironmentSpec) -> list[str]:
     """A warning for each class of agents whose observations may lose digits.
 
     Args:
-        environment: the actors' EnvironmentSpec.
+        environment: of the actors.
     """
     found = []
-    for one in agent_classes(environment):
+    for one in environment.classes:
         if "largest" in one.observation:
             owner = "" if one.name == AGENT else f" of {one.name}"
             found.append(

@@ -7,11 +7,12 @@ report.faults       # change what is learned
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from nitro_actor.check_process import GRACE_SECONDS, Record
+from nitro_actor.protocol.environment import EnvironmentSpec
 
 NOTHING_YET = "all of it"
 """The part of a check that ended before the environment was built."""
@@ -26,7 +27,7 @@ class Report:
     """A check's findings, each a sentence.
 
     Attributes:
-        environment: the EnvironmentSpec; None where the environment was not built.
+        environment: None where the environment was not built.
         error: why it cannot be built; empty where it was, or where that is not known.
         faults: what changes what is learned.
         warnings: what may.
@@ -36,7 +37,7 @@ class Report:
         ended: whether nothing more will be found.
     """
 
-    environment: Mapping[str, Any] | None = None
+    environment: EnvironmentSpec | None = None
     error: str = ""
     faults: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -119,7 +120,7 @@ def read(lines: Iterable[str], ending: str = NO_TIME) -> Report:
         if not isinstance(told, dict):
             continue
         if "environment" in told:
-            report.environment = told["environment"]
+            report.environment = EnvironmentSpec.from_json(told["environment"])
         elif "error" in told:
             report.error, report.ended = told["error"], True
         elif "parts" in told:

@@ -7,9 +7,7 @@ without it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import JobSpec
 
 _SETTINGS = {
@@ -19,14 +17,14 @@ _SETTINGS = {
 """What does the same in the learner: a field of the hyperparameters, and its attribute."""
 
 
-def warnings(environment: Mapping[str, Any], spec: JobSpec) -> list[str]:
+def warnings(environment: EnvironmentSpec, spec: JobSpec) -> list[str]:
     """A warning for each such wrapper.
 
     Args:
-        environment: the actors' EnvironmentSpec.
+        environment: of the actors.
         spec: of a resolved job.
     """
-    named = (name for name in environment.get("statefulWrappers", ()) if name in _SETTINGS)
+    named = (name for name in environment.stateful_wrappers if name in _SETTINGS)
     return [_sentence(name, *_SETTINGS[name], spec) for name in named]
 
 

@@ -66,7 +66,7 @@ def takes_available(policy: TrainedPolicy, agent: str) -> bool:
     """Whether the agent's module takes the choices of its action that are available: where they are masked,
     and of several agents always where they are Discrete."""
     action = policy.of(agent).action
-    several = "classes" in policy.environment
+    several = policy.described.several
     return bool(action.get("masked")) or (several and bool(action["kind"] == "discrete"))
 
 
@@ -115,7 +115,7 @@ def _about(policy: TrainedPolicy, agent: str) -> dict[str, str]:
     return {
         "nitro.agent": agent,
         "nitro.round": str(policy.round),
-        "nitro.environment": str(policy.environment["id"]),
+        "nitro.environment": policy.described.id,
         "nitro.observation": json.dumps(one.observation),
         "nitro.action": json.dumps(one.action),
     }

@@ -1,10 +1,11 @@
 """The networks of a job and its environment: ActorCritic's arguments, and the description in the weights."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from nitro_actor.actions import action_space
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import JobSpec
 from nitro_api.spec.network import ImageTooSmall, image_sizes
 from nitro_learner.networks.images import Image
@@ -14,18 +15,18 @@ class NetworkMisfit(Exception):  # noqa: N818
     """The environment's observations do not fit the job's network; the message says what to change."""
 
 
-def arguments(spec: JobSpec, environment: Mapping[str, Any]) -> dict[str, Any]:
+def arguments(spec: JobSpec, environment: EnvironmentSpec) -> dict[str, Any]:
     """The arguments of `ActorCritic`, without initialisation and device.
 
     Args:
         spec: resolved.
-        environment: the actors' EnvironmentSpec, as GET /v1/spec returns it.
+        environment: of the actors, of one agent.
 
     Raises:
         NetworkMisfit: the environment's observations do not fit spec.network.
     """
-    network, actions = spec.network, action_space(environment["action"])
-    shape = environment["observation"]["shape"]
+    network, actions = spec.network, action_space(environment.one.action)
+    shape = environment.one.observation["shape"]
     return {
         "inputs": _image(spec, shape) if network.type == "conv" else math.prod(shape),
         "convolutions": network.conv_layers or (),
@@ -55,14 +56,14 @@ def _image(spec: JobSpec, shape: Sequence[int]) -> Image:
     return image
 
 
-def description(spec: JobSpec, environment: Mapping[str, Any]) -> dict[str, Any]:
+def description(spec: JobSpec, environment: EnvironmentSpec) -> dict[str, Any]:
     """The weights container's `network`, from which actors build theirs."""
     network = spec.network
     described: dict[str, Any] = {
         "kind": network.type,
         "hidden": list(network.hidden_sizes),
         "activation": network.activation,
-        **action_space(environment["action"]).network(),
+        **action_space(environment.one.action).network(),
         "logStd": network.log_std,
     }
     if network.conv_layers:

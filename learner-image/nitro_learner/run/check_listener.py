@@ -6,9 +6,10 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from nitro_actor.check_process import Record
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import JobSpec
 from nitro_learner.backends.base import BackendError
 from nitro_learner.checking import job_fit
@@ -96,7 +97,7 @@ class CheckListener(Listener):
         told: is called with what the check has found.
 
     Attributes:
-        environment: returns the EnvironmentSpec of the actors.
+        environment: returns that of the actors.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class CheckListener(Listener):
         new: bool,
         told: Callable[[Report], None] = lambda _: None,
     ) -> None:
-        self.environment: Callable[[], Mapping[str, Any]] = dict
+        self.environment: Callable[[], EnvironmentSpec | None] = lambda: None
         self._new = new
         self._check = check
         self._spec = spec
@@ -130,7 +131,8 @@ class CheckListener(Listener):
             self._check.close()
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
-        for warning in job_fit.warnings(self.environment(), self._spec, new=self._new):
+        environment = self.environment()
+        for warning in job_fit.warnings(environment, self._spec, new=self._new) if environment else ():
             logger.warning("%s", warning)
         if self._check is not None:
             self._task = asyncio.create_task(self._check.found())

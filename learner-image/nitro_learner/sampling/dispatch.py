@@ -3,12 +3,12 @@
 import asyncio
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.request import Request
 from nitro_actor.protocol.state import bare
 from nitro_learner.backends.base import EVALUATION, ROLLOUT, ActorBackend
@@ -67,7 +67,7 @@ class Dispatcher:
         self,
         backend: ActorBackend,
         cache: Cache,
-        environment: Mapping[str, Any],
+        environment: EnvironmentSpec,
         *,
         envs: int,
         optional_tensors: Iterable[str],
@@ -75,7 +75,7 @@ class Dispatcher:
         deadline_seconds: float | None,
         memory: int = 0,
     ) -> None:
-        """``environment`` is the EnvironmentSpec.
+        """``environment`` is that of the actors.
 
         ``optional_tensors`` are those that the algorithm wants in a fragment, as its record says.
         ``memory`` is the numbers that the policies remember.
@@ -176,7 +176,7 @@ class Dispatcher:
                 needed = "all are needed; a request plays whole episodes within spec.actor.timeoutSeconds"
                 raise _failed(f"evaluation of weights {plan.weights_version}", fanout, needed)
             played = fanout.results()
-            agents = [agent for one in expect.classes for agent in one.agents]
+            agents = self._environment.agents
             own = [fragment.returns_of(agents) for fragment in played]
             return EvaluationResult(
                 plan.weights_version,
@@ -184,7 +184,7 @@ class Dispatcher:
                 np.concatenate([fragment.tensors["episode_lengths"] for fragment in played]),
                 self._pool.stats(fanout, started),
                 {agent: np.concatenate([one[agent] for one in own]) for agent in agents},
-                expect.classes,
+                self._environment.classes,
             )
         finally:
             await self._pool.close(fanout)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from nitro_actor import wire
 from nitro_actor.protocol import state
-from nitro_actor.protocol.agents import AgentClass, agent_classes
+from nitro_actor.protocol.agents import AgentClass
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.fields import MetadataError
 from nitro_actor.protocol.fragment import (
     INFO_METRICS,
@@ -60,7 +61,7 @@ class SlotRequest:
 class Expectation:
     """What the fragments of one list must match; ``slots`` may grow while they arrive.
 
-    ``environment`` is the EnvironmentSpec; ``steps`` (T) and ``envs`` (E) are 0 for evaluations, which have
+    ``environment`` is that of the actors; ``steps`` (T) and ``envs`` (E) are 0 for evaluations, which have
     no ``optional_tensors`` either. ``memory`` (H) is the numbers that the policies remember. ``kwargs`` are
     an evaluation's own.
     """
@@ -69,7 +70,7 @@ class Expectation:
     run: str
     round: int
     weights_version: int
-    environment: Mapping[str, Any]
+    environment: EnvironmentSpec
     steps: int = 0
     envs: int = 0
     optional_tensors: frozenset[str] = frozenset()
@@ -81,11 +82,6 @@ class Expectation:
     def tensors(self) -> dict[str, TensorSpec]:
         """Dtypes and shapes of the tensors of a rollout's message, without the end state."""
         return tensor_specs(self.environment, self.steps, self.envs, self.optional_tensors, self.memory)
-
-    @cached_property
-    def classes(self) -> tuple[AgentClass, ...]:
-        """The environment's agent classes."""
-        return agent_classes(self.environment)
 
     @cached_property
     def byte_limit(self) -> int:
@@ -110,9 +106,9 @@ def read(data: bytes, expect: Expectation) -> Fragment:
         raise
     tensors = dict(sent.tensors)
     # By name: the actors of a function that somebody else has made may tell other entries than the job's.
-    info = dict(zip(expect.environment.get("infoMetrics", ()), tensors.pop(INFO_METRICS, ()), strict=False))
-    if "classes" in expect.environment:
-        fragment = _of_several_agents(sent.meta, tensors, expect.classes)
+    info = dict(zip(expect.environment.info_metrics, tensors.pop(INFO_METRICS, ()), strict=False))
+    if expect.environment.several:
+        fragment = _of_several_agents(sent.meta, tensors, expect.environment.classes)
     else:
         fragment = Fragment(sent.meta, restack(of_one_agent(tensors)))
     return replace(fragment, info=info) if info else fragment
@@ -193,7 +189,7 @@ def _check_rollout(tensors: Mapping[str, NDArray[Any]], expect: Expectation) -> 
     plain = {name: array for name, array in tensors.items() if not name.startswith(state.PREFIX)}
     _check_tensors(plain, expect.tensors)
     ends = {name: array for name, array in tensors.items() if name.startswith(state.PREFIX)}
-    if bool(ends) != bool(expect.environment["resumable"]):
+    if bool(ends) != expect.environment.resumable:
         raise FragmentRefused(
             "inconsistent", f"{len(ends)} end state tensors of an environment that says otherwise"
         )
@@ -203,7 +199,7 @@ def _check_rollout(tensors: Mapping[str, NDArray[Any]], expect: Expectation) -> 
             raise FragmentRefused("not_finite", f"tensor {name}: holds NaN or infinity")
     ended = tensors["terminated"] | tensors["truncated"]
     _check_counts(tensors, episodes=int(ended.sum()))
-    if wrong := fragment_values.contradiction(tensors, expect.classes):
+    if wrong := fragment_values.contradiction(tensors, expect.environment.classes):
         raise FragmentRefused("inconsistent", wrong)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import FieldError, JobInvalid, JobSpec, load_job, resolve
 from nitro_api.errors import ABSENT
 from nitro_learner.algorithms.ppo.learning import Ppo
@@ -122,13 +123,10 @@ class ScalingAgent:
         self.fewest, self.most, self.task, self.seed = fewest, most, task, seed
         self.spent = Spent()
         self.episodes = 0
-        self._ppo = Ppo(
-            _spec(seed),
-            {
-                "observation": {"shape": [FEATURES], "dtype": "float32"},
-                "action": {"kind": "discrete", "n": most - fewest + 1},
-            },
-        )
+        observation = {"shape": [FEATURES], "dtype": "float32"}
+        action = {"kind": "discrete", "n": most - fewest + 1}
+        place = EnvironmentSpec.from_json({"observation": observation, "action": action})
+        self._ppo = Ppo(_spec(seed), place)
 
     def actors(self, index: int) -> int:
         """The number of actors that a choice stands for."""

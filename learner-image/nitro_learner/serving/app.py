@@ -126,9 +126,9 @@ class _Service:
     async def welcome(self, _request: web.Request) -> web.Response:
         """What this is, and what may be asked."""
         told = Welcome(
-            service=f"a policy for {self._policy.environment['id']}, trained by Nitro",
+            service=f"a policy for {self._policy.described.id}, trained by Nitro",
             version=self._version,
-            environment=self._policy.environment["id"],
+            environment=self._policy.described.id,
             round=self._policy.round,
             requests={f"{route.method} {route.path}": route.summary for route in self.routes},
         )
@@ -227,7 +227,7 @@ class _Service:
             )
             for agent, one in policy.spaces.items()
         }
-        told = Served(round=policy.round, environment=policy.environment["id"], agents=agents)
+        told = Served(round=policy.round, environment=policy.described.id, agents=agents)
         return web.json_response(told.model_dump(exclude_none=True))
 
     async def health(self, _request: web.Request) -> web.Response:

@@ -62,7 +62,7 @@ def described(routes: Iterable[Route], policy: TrainedPolicy, version: str) -> S
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": f"A policy for {policy.environment['id']}",
+            "title": f"A policy for {policy.described.id}",
             "description": f"Trained by Nitro; saved after round {policy.round}.",
             "version": version,
         },
@@ -93,7 +93,7 @@ def _json(model: type[BaseModel]) -> tuple[str, Schema]:
 def _fill_in(schemas: dict[str, Schema], policy: TrainedPolicy) -> None:
     """Say of what shape the policy's observations, masks, states and actions are."""
     asked, acted = schemas["Act"]["properties"], schemas["Acted"]["properties"]
-    several = "classes" in policy.environment
+    several = policy.described.several
 
     def of_agents(schema_of: Callable[[str], Schema | None], *, all_of_them: bool = False) -> Schema:
         found = {agent: schema for agent in policy.agents if (schema := schema_of(agent)) is not None}

@@ -6,10 +6,10 @@ Where the actors run in pods that differ from this machine, what is found here i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import FieldError, JobInvalid, JobSpec
 from nitro_learner.checking import job_fit
 from nitro_learner.run.check_listener import begin
@@ -88,12 +88,12 @@ def own_pods(spec: JobSpec) -> bool:
     return bool(actor.image or actor.volumes or actor.env or own_function)
 
 
-def _fit(spec: JobSpec, environment: Mapping[str, Any]) -> None:
+def _fit(spec: JobSpec, environment: EnvironmentSpec) -> None:
     """Raise JobInvalid where the job does not fit the environment."""
     from nitro_learner.algorithms import fits  # needs numpy, which takes long to load
 
     fits.check(spec, environment)
-    if spec.network.type == "conv" and "classes" not in environment:
+    if spec.network.type == "conv" and not environment.several:
         from nitro_learner.networks.architecture import NetworkMisfit, arguments  # loads torch
 
         try:

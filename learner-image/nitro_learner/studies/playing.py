@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
 from nitro_actor.play import play_of
-from nitro_actor.protocol.agents import agent_classes
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api import JobSpec
 from nitro_learner.algorithms import registry
@@ -66,7 +65,7 @@ def play(spec: JobSpec, checkpoint: Checkpoint, episodes: int) -> Played:
     """
     environment = make_env(config_of(spec, min(episodes, spec.environment.envs_per_actor)))
     try:
-        described = environment.spec.to_json()
+        described = EnvironmentSpec.from_json(environment.spec.to_json())
         policies = policies_of(spec, checkpoint, described)
         game = play_of(environment)
         seed = evaluation_seed(spec.seed, checkpoint.round, LATER_SLOT)
@@ -74,17 +73,18 @@ def play(spec: JobSpec, checkpoint: Checkpoint, episodes: int) -> Played:
         tensors = game.evaluate(policy, seed=seed, episodes=episodes, max_steps=MAX_STEPS)
     finally:
         environment.close()
-    returns, classes = tensors["episode_returns"], agent_classes(described)
-    agents = [agent for one in classes for agent in one.agents]
-    means = dict(zip(agents, returns.mean(axis=0).tolist(), strict=True))
-    return Played(returns.sum(axis=1), tensors["episode_lengths"], means, sums_of_classes(means, classes))
+    returns = tensors["episode_returns"]
+    means = dict(zip(described.agents, returns.mean(axis=0).tolist(), strict=True))
+    return Played(
+        returns.sum(axis=1), tensors["episode_lengths"], means, sums_of_classes(means, described.classes)
+    )
 
 
 def config_of(spec: JobSpec, count: int) -> EnvironmentConfig:
     return EnvironmentConfig.from_json(json.dumps(spec.environment.to_actor() | {"envs": count}))
 
 
-def policies_of(spec: JobSpec, checkpoint: Checkpoint, environment: dict[str, Any]) -> PolicySet:
+def policies_of(spec: JobSpec, checkpoint: Checkpoint, environment: EnvironmentSpec) -> PolicySet:
     policies = registry.make_policies(spec, environment)
     check_masks(checkpoint.state, environment, goes_on=False)
     policies.load_state_dict(saved_policies(checkpoint.state))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nitro_actor.protocol.agents import agent_classes
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import FieldError, JobInvalid
 from nitro_api.errors import ABSENT
 from nitro_api.rules.resume_rules import unequal
@@ -32,14 +32,14 @@ class Source:
     round: int
 
 
-def adopt(source: Source, policies: PolicySet, sharing: Sharing, environment: Mapping[str, Any]) -> None:
+def adopt(source: Source, policies: PolicySet, sharing: Sharing, environment: EnvironmentSpec) -> None:
     """Begin with what another run's policies have learned, and with its groups of agents.
 
     Args:
         source: the other run.
         policies: of the run that starts.
         sharing: of the run that starts.
-        environment: the actors' EnvironmentSpec.
+        environment: of the actors.
 
     Raises:
         JobInvalid: the state is of other spaces, networks or algorithms.
@@ -58,23 +58,24 @@ def adopt(source: Source, policies: PolicySet, sharing: Sharing, environment: Ma
         raise misfit(source.named, [str(error)]) from error
 
 
-def check_masks(saved: Mapping[str, Any], environment: Mapping[str, Any], *, goes_on: bool) -> None:
+def check_masks(saved: Mapping[str, Any], environment: EnvironmentSpec, *, goes_on: bool) -> None:
     """Refuse a checkpoint of a release that did not know the masks of an environment of one agent.
 
     Args:
         saved: the checkpoint's state.
-        environment: the actors' EnvironmentSpec.
+        environment: of the actors.
         goes_on: whether the run goes on from it. To play, its policy only has to see the same observations.
 
     Raises:
         JobInvalid: it is such a checkpoint.
     """
-    before = saved.get("played", {}).get("environment", environment)  # release 0.1 has none
-    if "classes" in before or "classes" in environment:
+    told = saved.get("played", {}).get("environment")  # release 0.1 has none
+    before = EnvironmentSpec.from_json(told) if told else environment
+    if before.several or environment.several:
         return
-    if before["action"].get("masked") or not environment["action"].get("masked"):
+    if before.one.action.get("masked") or not environment.one.action.get("masked"):
         return
-    there, here = (one["observation"]["shape"] for one in (before, environment))
+    there, here = (spec.one.observation["shape"] for spec in (before, environment))
     if there == here and not goes_on:
         return
     seen = (
@@ -97,10 +98,10 @@ def misfit(named: str, differing: list[str]) -> JobInvalid:
     return JobInvalid([FieldError(named, ABSENT, message)])
 
 
-def spaces_of(environment: Mapping[str, Any]) -> dict[str, Any]:
+def spaces_of(environment: EnvironmentSpec) -> dict[str, Any]:
     """What agents see and do, by words: shapes of observations, and numbers or sizes of actions."""
     found: dict[str, Any] = {}
-    for one in agent_classes(environment):
+    for one in environment.classes:
         found[f"agents of {one.name}"] = list(one.agents)
         found[f"observations of {one.name}"] = list(one.observation["shape"])
         found[f"actions of {one.name}"] = [one.action["kind"], one.action.get("n", one.action.get("size"))]

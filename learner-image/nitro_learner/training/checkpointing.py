@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_learner.algorithms.policy_set import saved_policies
 from nitro_learner.checkpoints.attachments import without_attachments
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointStore
@@ -67,12 +68,12 @@ class Checkpointing:
         self._candidate: tuple[int, dict[str, Any]] | None = None
         self._best: float | None = None
 
-    def restore(self, checkpoint: Checkpoint, environment: Mapping[str, Any]) -> None:
+    def restore(self, checkpoint: Checkpoint, environment: EnvironmentSpec) -> None:
         """Continue all parts from a checkpoint.
 
         Args:
             checkpoint: of this run.
-            environment: the actors' EnvironmentSpec.
+            environment: of the actors.
 
         Raises:
             JobInvalid: the checkpoint is of a release that did not know the environment's action masks.

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_actor.protocol.agents import AgentClass, agent_classes
+from nitro_actor.protocol.agents import AgentClass
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import FieldError, JobInvalid, JobSpec
 from nitro_learner.algorithms.agents.team import SharingLearner
 from nitro_learner.algorithms.fits import check_sharing
@@ -120,12 +121,12 @@ class Sharing:
     """
 
     def __init__(
-        self, spec: JobSpec, environment: Mapping[str, Any], policies: PolicySet, compute: Compute
+        self, spec: JobSpec, environment: EnvironmentSpec, policies: PolicySet, compute: Compute
     ) -> None:
         self._spec = spec
         self._policies = policies
         self._compute = compute
-        classes = agent_classes(environment)
+        classes = environment.classes
         if policies.teams():
             check_sharing(spec, [team.agents for team in policies.teams()], environment)
         self._pools = tuple(

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import NitroTrainingJob
 from nitro_api.spec.stop import Stop
 from nitro_learner import scalers
@@ -62,7 +62,7 @@ class Trainer:
         limits: returns the current spec.stop; None means the job's own.
 
     Attributes:
-        environment: the EnvironmentSpec, once the actors have started.
+        environment: of the actors, once they have started.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Trainer:
         self._stop = asyncio.Event()
         self._interrupted: str | None = None
         self._ending: stop.StopReason | None = None
-        self.environment: Mapping[str, Any] = {}
+        self.environment: EnvironmentSpec | None = None
 
     def interrupt(self, why: str = "interrupted") -> None:
         """End the run after a checkpoint: at once while it waits for actors, else after the update. `why`
@@ -209,7 +209,7 @@ class Trainer:
             stop=self._stop,
         )
 
-    async def _start(self) -> dict[str, Any]:
+    async def _start(self) -> EnvironmentSpec:
         """Start the actors. What a start has cost is written down even if it fails."""
         try:
             return await unless(self._backend.start(), self._stop)

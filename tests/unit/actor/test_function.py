@@ -12,6 +12,7 @@ from actor_support import RUN, container, environment, request, weights
 from nitro_actor import PROTOCOL_VERSION, keys, parcel, wire
 from nitro_actor.actor import Actor
 from nitro_actor.function import Function
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.request import OPTIONAL_TENSORS, Request
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import WeightsContainer
@@ -213,7 +214,17 @@ def test_a_state_that_is_too_large_is_told_and_the_learner_reads_what_there_is_r
     answer, spec = rollout(most)
     slots = {5: SlotRequest(1234)}
     tensors = frozenset(OPTIONAL_TENSORS)
-    expect = Expectation("rollout", RUN, 3, 1, spec, steps=64, envs=2, optional_tensors=tensors, slots=slots)
+    expect = Expectation(
+        "rollout",
+        RUN,
+        3,
+        1,
+        EnvironmentSpec.from_json(spec),
+        steps=64,
+        envs=2,
+        optional_tensors=tensors,
+        slots=slots,
+    )
     fragment = read(base64.b64decode(answer["fragment"]), expect)
     assert fragment.tensors["state/own/hoard"].shape == (2, most)
     assert rollout(most + 1)[0]["status"] == 500

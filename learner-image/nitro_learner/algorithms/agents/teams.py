@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from nitro_actor.protocol.agents import agent_classes
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import JobSpec
 from nitro_api.resolution.teams import teams_of
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.fits import check_agents
 
 
-def make_teams(spec: JobSpec, environment: Mapping[str, Any]) -> list[Team]:
+def make_teams(spec: JobSpec, environment: EnvironmentSpec) -> list[Team]:
     """The teams of a resolved job: one for each entry of spec.algorithm.policies, and one of all other
     agents, which learn by spec.algorithm.name, where there are any.
 
     Args:
-        environment: the actors' EnvironmentSpec.
+        environment: of the actors.
 
     Raises:
         JobInvalid: the environment has a single agent, an entry names no agent, or two name the same one.
     """
     check_agents(spec, environment)
-    classes = agent_classes(environment)
-    every = [agent for one in classes for agent in one.agents]
 
     def team(agents: tuple[str, ...], chosen: Any) -> Team:
         return Team(
             agents=agents,
-            classes=classes,
-            state_size=environment["state"]["size"] if "state" in environment else None,
+            classes=environment.classes,
+            state_size=environment.state_size,
             algorithm=chosen.name,
             settings=chosen.hyperparameters,
             network=spec.network,
@@ -41,4 +38,4 @@ def make_teams(spec: JobSpec, environment: Mapping[str, Any]) -> list[Team]:
             agent_ids=spec.sharing.mode == "always",
         )
 
-    return [team(agents, chosen) for chosen, agents in teams_of(spec.algorithm, every)]
+    return [team(agents, chosen) for chosen, agents in teams_of(spec.algorithm, environment.agents)]

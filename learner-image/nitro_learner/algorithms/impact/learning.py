@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import JobSpec
 from nitro_api.algorithms.impact import ImpactHyperparameters
 from nitro_learner.algorithms.actor_critic import (
@@ -57,10 +58,10 @@ class Impact(ActorCriticAlgorithm):
 
     settings: ImpactHyperparameters
 
-    def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> None:
+    def __init__(self, spec: JobSpec, environment: EnvironmentSpec, device: str = "cpu") -> None:
         super().__init__(spec, environment, device)
         settings = self.settings
-        continuous = environment["action"]["kind"] == "continuous"
+        continuous = environment.one.action["kind"] == "continuous"
         usual = _CONTINUOUS_BUFFER if continuous else _DISCRETE_BUFFER
         batches, uses = settings.buffer_batches or usual[0], settings.buffer_uses or usual[1]
         self._fragments_per_batch = max(1, math.ceil(settings.batch_size / spec.environment.rollout_length))

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nitro_actor.protocol.agents import AGENT, agent_classes
+from nitro_actor.protocol.agents import AGENT
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import JobSpec
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import UpdateResult
@@ -17,11 +18,11 @@ from nitro_learner.data.batch import Fragment
 class RecurrentPpo:
     """PPO on whole rounds, with memories. See `OnPolicyAlgorithm` for the interface."""
 
-    def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> None:
+    def __init__(self, spec: JobSpec, environment: EnvironmentSpec, device: str = "cpu") -> None:
         """Start from `spec` (resolved) and the actors' EnvironmentSpec."""
         team = Team(
             agents=(AGENT,),
-            classes=agent_classes(environment),
+            classes=environment.classes,
             state_size=None,
             algorithm=spec.algorithm.name,
             settings=spec.algorithm.hyperparameters,

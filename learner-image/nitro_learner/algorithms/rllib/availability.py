@@ -11,9 +11,8 @@ import importlib.util
 import logging
 import os
 import re
-from collections.abc import Mapping
-from typing import Any
 
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import FieldError, JobInvalid, JobSpec
 from nitro_api.errors import installing
 
@@ -64,7 +63,7 @@ def check(spec: JobSpec) -> None:
         raise JobInvalid(found)
 
 
-def check_actions(spec: JobSpec, environment: Mapping[str, Any]) -> None:
+def check_actions(spec: JobSpec, environment: EnvironmentSpec) -> None:
     """Make sure that RLlib can learn the actions of an EnvironmentSpec, where the job needs RLlib.
 
     Raises:
@@ -76,11 +75,11 @@ def check_actions(spec: JobSpec, environment: Mapping[str, Any]) -> None:
     from nitro_actor.actions import Continuous, Discrete, action_space
 
     why = ""
-    if not isinstance(action_space(environment["action"]), Continuous | Discrete):
+    if not isinstance(action_space(environment.one.action), Continuous | Discrete):
         why = (
             "learns no MultiDiscrete or MultiBinary actions, as the environment has them; take ppo or impact"
         )
-    elif environment["action"].get("masked"):
+    elif environment.one.action.get("masked"):
         why = "takes no action masks, and the environment has them; take ppo or impact"
     if why:
         raise JobInvalid([FieldError("spec.algorithm.name", spec.algorithm.name, why)])

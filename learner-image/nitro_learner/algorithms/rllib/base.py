@@ -16,6 +16,7 @@ from ray.rllib.env import INPUT_ENV_SPACES
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import JobSpec
 from nitro_learner.algorithms.base import check_network
 from nitro_learner.algorithms.ppo.loss import Coefficients
@@ -40,7 +41,9 @@ class RllibAlgorithm:
         network: our network inside the learner's RLModule. RLlib trains it, and the actors get it.
     """
 
-    def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str = "cpu", **fixed: Any) -> None:
+    def __init__(
+        self, spec: JobSpec, environment: EnvironmentSpec, device: str = "cpu", **fixed: Any
+    ) -> None:
         """Start from `spec` (resolved) and the actors' EnvironmentSpec; `fixed` are RLlib's settings that are
         not the job's."""
         self._seed = spec.seed
@@ -48,7 +51,7 @@ class RllibAlgorithm:
         self._steps = 0
         self._updates = 0
         self._network_meta = description(spec, environment)
-        action = environment["action"]
+        action = environment.one.action
         continuous = action["kind"] == "continuous"
         self.distribution = distribution_of(action)
         network = {**arguments(spec, environment), "seed": spec.seed}
@@ -62,7 +65,7 @@ class RllibAlgorithm:
             )
         )
         spaces = (
-            gymnasium.spaces.Box(-np.inf, np.inf, tuple(environment["observation"]["shape"]), np.float32),
+            gymnasium.spaces.Box(-np.inf, np.inf, tuple(environment.one.observation["shape"]), np.float32),
             gymnasium.spaces.Box(-np.inf, np.inf, (action["size"],), np.float32)
             if continuous
             else gymnasium.spaces.Discrete(action["n"]),

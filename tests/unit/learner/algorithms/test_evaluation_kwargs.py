@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import JobInvalid
 from nitro_learner.algorithms import fits, registry
 from train_support import job
 from untrained_runs import resolved
 
-ACTOR = make_env(EnvironmentConfig("Hopper-v5", 1)).spec.to_json()
-FORMER = {name: value for name, value in ACTOR.items() if name != "evaluationKwargs"}
+ACTOR = EnvironmentSpec.from_json(make_env(EnvironmentConfig("Hopper-v5", 1)).spec.to_json())
+FORMER = replace(ACTOR, evaluation_kwargs=False)
 
 
 def spec(*sets: dict[str, Any]) -> Any:

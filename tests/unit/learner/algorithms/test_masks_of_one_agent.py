@@ -13,6 +13,7 @@ from masked_environments import SIZES
 from nitro_actor import rollout
 from nitro_actor.environment import Environment
 from nitro_actor.policy import Policy
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_api import JobInvalid, load_job, resolve
@@ -54,7 +55,7 @@ def learner(env: Environment, name: str = "ppo", memory: bool = False, **hyper: 
         algorithm={"name": name, "hyperparameters": settings},
         network={"hiddenSizes": [16], "type": "mlp", **recurrent},
     )
-    return registry.make(resolve(load_job(source)).spec, env.spec.to_json())
+    return registry.make(resolve(load_job(source)).spec, EnvironmentSpec.from_json(env.spec.to_json()))
 
 
 def sampled(algorithm: Any, env: Environment, seed: int, state: Any = None) -> tuple[Fragment, Any]:
@@ -192,12 +193,13 @@ def test_rllib_takes_no_masks() -> None:
     with pytest.raises(
         JobInvalid, match=r"rllib/ppo.*takes no action masks, and the environment has them; take ppo"
     ):
-        availability.check_actions(spec, masked("Discrete").spec.to_json())
+        availability.check_actions(spec, EnvironmentSpec.from_json(masked("Discrete").spec.to_json()))
 
 
 def test_a_checkpoint_of_before_is_refused() -> None:
     """Its policy saw the mask as a part of the observation, or was not masked at all."""
     now = masked("Discrete").spec.to_json()
+    here = EnvironmentSpec.from_json(now)
     inside = now | {
         "observation": {**now["observation"], "shape": [10]},
         "action": {"kind": "discrete", "n": 5},
@@ -207,12 +209,12 @@ def test_a_checkpoint_of_before_is_refused() -> None:
         with pytest.raises(
             JobInvalid, match=r"Its policy saw the mask as a part of \[10\] numbers, of which \[5\] are left"
         ):
-            check_masks(before, now, goes_on=goes_on)
+            check_masks(before, here, goes_on=goes_on)
     unmasked = {"played": {"environment": now | {"action": {"kind": "discrete", "n": 5}}}}
     with pytest.raises(
         JobInvalid, match=r"the release that wrote this checkpoint did not mask them. The run cannot"
     ):
-        check_masks(unmasked, now, goes_on=True)
-    check_masks(unmasked, now, goes_on=False)  # its policy plays on, masked
+        check_masks(unmasked, here, goes_on=True)
+    check_masks(unmasked, here, goes_on=False)  # its policy plays on, masked
     for saved in ({"played": {"environment": now}}, {}):
-        check_masks(saved, now, goes_on=True)
+        check_masks(saved, here, goes_on=True)

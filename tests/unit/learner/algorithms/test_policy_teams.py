@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents_support import agents_fragment
-from nitro_actor.protocol.agents import agent_classes
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import JobInvalid, JobSpec, load_job, resolve
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.agents.team import TeamMisfit
@@ -21,13 +21,15 @@ SPACES = {
     "observation": {"shape": [4], "dtype": "float32", "frame": [4], "stack": 1},
     "action": {"kind": "discrete", "n": 5},
 }
-ENVIRONMENT: dict[str, Any] = {
-    "classes": {
-        "agent": {"agents": ["agent_0", "agent_1"], **SPACES},
-        "adversary": {"agents": ["adversary_0", "adversary_1"], **SPACES},
+ENVIRONMENT = EnvironmentSpec.from_json(
+    {
+        "classes": {
+            "agent": {"agents": ["agent_0", "agent_1"], **SPACES},
+            "adversary": {"agents": ["adversary_0", "adversary_1"], **SPACES},
+        }
     }
-}
-SINGLE = {"id": "CartPole-v1", **SPACES}
+)
+SINGLE = EnvironmentSpec.from_json(SPACES)
 
 
 def spec(sharing: dict[str, Any] | None = None, **algorithm: Any) -> JobSpec:
@@ -53,7 +55,7 @@ def test_one_algorithm_makes_one_team_in_the_order_of_the_wire() -> None:
 
 def test_the_jobs_settings_reach_the_team() -> None:
     chosen = spec({"mode": "always", "groupBatch": "all"}, teamReward=True)
-    (team,) = make_teams(chosen, {**ENVIRONMENT, "state": {"size": 7}})
+    (team,) = make_teams(chosen, replace(ENVIRONMENT, state_size=7))
     assert (team.reward, team.group_batch, team.agent_ids, team.state_size) == ("team", "all", True, 7)
     assert team.settings == chosen.algorithm.hyperparameters
     assert (team.network, team.seed, team.rounds) == (chosen.network, chosen.seed, chosen.stop.rounds)
@@ -86,9 +88,6 @@ def test_without_an_agent_left_there_is_no_further_team() -> None:
     assert [team.algorithm for team in teams] == ["iql"]
 
 
-Environment = dict[str, Any]
-
-
 @pytest.mark.parametrize(
     ("make", "environment", "text"),
     [
@@ -112,7 +111,7 @@ Environment = dict[str, Any]
     ],
 )
 def test_agents_that_do_not_fit_are_refused(
-    make: Callable[[], JobSpec], environment: Environment, text: str
+    make: Callable[[], JobSpec], environment: EnvironmentSpec, text: str
 ) -> None:
     with pytest.raises(JobInvalid, match=text):
         make_teams(make(), environment)
@@ -171,6 +170,6 @@ def test_policies_of_different_teams_learn_from_different_random_numbers(
     policies.regroup({f"{kind}_0": [f"{kind}_0", f"{kind}_1"] for kind in ("adversary", "agent")})
     monkeypatch.setattr(learning, "stream", streamed)
     monkeypatch.setattr(learning, "chosen_agents", chosen)
-    policies.update([agents_fragment(*agent_classes(ENVIRONMENT))], 1)
+    policies.update([agents_fragment(*ENVIRONMENT.classes)], 1)
     assert len(drawn) == 4, "each policy's order of samples, and its choice of agents"
     assert set(drawn.values()) == {1}

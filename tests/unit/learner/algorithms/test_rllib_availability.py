@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from learner_support import job
+from learner_support import HOPPER, job
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import JobInvalid
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.rllib import availability
@@ -39,17 +40,19 @@ def _without_ray() -> Iterator[None]:
     ],
 )
 def test_actions_of_several_whole_numbers_are_refused(action: dict[str, Any]) -> None:
+    environment = EnvironmentSpec.from_json({**HOPPER.json, "action": action})
     with pytest.raises(JobInvalid, match=r'"rllib/ppo"; learns no MultiDiscrete .* take ppo or impact'):
-        availability.check_actions(job(algorithm__name="rllib/ppo").spec, {"action": action})
-    availability.check_actions(job().spec, {"action": action})
+        availability.check_actions(job(algorithm__name="rllib/ppo").spec, environment)
+    availability.check_actions(job().spec, environment)
     availability.check_actions(
-        job(algorithm__name="rllib/ppo").spec, {"action": {"kind": "discrete", "n": 2}}
+        job(algorithm__name="rllib/ppo").spec,
+        EnvironmentSpec.from_json({**HOPPER.json, "action": {"kind": "discrete", "n": 2}}),
     )
 
 
 def test_a_missing_rllib_is_reported_with_the_way_to_install_it() -> None:
     spec = job(algorithm__name="rllib/ppo").spec
-    for build in (lambda: availability.check(spec), lambda: registry.make(spec, {})):
+    for build in (lambda: availability.check(spec), lambda: registry.make(spec, HOPPER)):
         with pytest.raises(JobInvalid) as refused:
             build()
         assert str(refused.value) == MISSING

@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 
 from actor_support import environment
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_learner.checking.lost_digits import warnings
 from parallel_environments import several
 
 
 def told(name: str, **kwargs: Any) -> list[str]:
-    return warnings(environment("x", 1, f"space_environments:{name}", **kwargs).spec.to_json())
+    return warnings(
+        EnvironmentSpec.from_json(environment("x", 1, f"space_environments:{name}", **kwargs).spec.to_json())
+    )
 
 
 @pytest.mark.parametrize(
@@ -29,6 +32,8 @@ def test_others_are_not(observation: str) -> None:
 
 def test_the_class_is_named() -> None:
     entry = "space_environments:SpacedTeam"
-    spec = several("x", 1, entry, observation="long integers", action="bits").spec.to_json()
+    spec = EnvironmentSpec.from_json(
+        several("x", 1, entry, observation="long integers", action="bits").spec.to_json()
+    )
     (warning,) = warnings(spec)
     assert f"observations of a may hold whole numbers up to {2**40}," in warning

@@ -4,10 +4,11 @@ import json
 
 import pytest
 
+from learner_support import HOPPER
 from nitro_actor.check_process import Record
 from nitro_learner.checking.report import report_of
 
-BEGUN = [json.dumps({"environment": {"id": "x"}}), json.dumps({"parts": ["its steps", "its state"]})]
+BEGUN = [json.dumps({"environment": HOPPER.json}), json.dumps({"parts": ["its steps", "its state"]})]
 
 
 @pytest.mark.parametrize("call", ["reset", "step", "get_state", "set_state", "close"])

@@ -1,15 +1,18 @@
 """The warning about wrappers that learn from every episode, with the setting to use in their place."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from actor_support import environment
+from learner_support import HOPPER
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import NitroTrainingJob, resolve
 from nitro_learner.checking.stateful_wrappers import warnings
 from train_support import job
 
-BOTH = {"statefulWrappers": ["NormalizeObservation", "NormalizeReward"]}
+BOTH = replace(HOPPER, stateful_wrappers=("NormalizeObservation", "NormalizeReward"))
 
 
 def said(algorithm: dict[str, Any]) -> list[str]:
@@ -51,4 +54,4 @@ def test_the_setting_is_named(algorithm: dict[str, Any], first: str, second: str
 @pytest.mark.parametrize("id_", ["Hopper-v5", "CartPole-v1", "MountainCar-v0"])
 def test_others_are_not_named(id_: str) -> None:
     resolved = resolve(NitroTrainingJob.model_validate(job()))
-    assert warnings(environment(id_, 1).spec.to_json(), resolved.spec) == []
+    assert warnings(EnvironmentSpec.from_json(environment(id_, 1).spec.to_json()), resolved.spec) == []

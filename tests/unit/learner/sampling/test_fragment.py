@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dispatch_support import ENVIRONMENT, ENVS, STEPS, fragment_bytes, fragment_of, old, stored
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_learner.sampling import fragments
 from nitro_learner.sampling.fragments import Expectation, FragmentRefused, SlotRequest
@@ -31,7 +32,12 @@ Change = Callable[[dict[str, Any], dict[str, np.ndarray]], None]
 
 
 def expectation(**changes: Any) -> Expectation:
-    values = {"run": "run-1", "round": 3, "weights_version": 3, "environment": ENVIRONMENT}
+    values = {
+        "run": "run-1",
+        "round": 3,
+        "weights_version": 3,
+        "environment": EnvironmentSpec.from_json(ENVIRONMENT),
+    }
     values |= {"optional_tensors": frozenset(OPTIONAL_TENSORS)}
     values |= {"steps": STEPS, "envs": ENVS, "slots": {1: SlotRequest(77)}} | changes
     return Expectation("rollout", **values)
@@ -189,7 +195,9 @@ def test_the_limit_leaves_room_for_every_sound_fragment() -> None:
 
 
 def test_discrete_actions_stay_inside_their_range() -> None:
-    environment = ENVIRONMENT | {"action": {"kind": "discrete", "n": 4}, "resumable": False}
+    environment = EnvironmentSpec.from_json(
+        ENVIRONMENT | {"action": {"kind": "discrete", "n": 4}, "resumable": False}
+    )
     meta, tensors = fragment_of(REQUEST)
     del tensors["state/qpos"]
     tensors["actions"] = np.zeros((STEPS // ENVS, ENVS), np.int64)
@@ -203,7 +211,14 @@ def test_discrete_actions_stay_inside_their_range() -> None:
 def test_an_evaluation_has_exactly_the_episodes_asked_for() -> None:
     request = {name: REQUEST[name] for name in ("run", "round", "slot", "attempt", "seed", "weights")}
     meta, tensors = fragment_of(request | {"kind": "evaluate", "episodes": 2})
-    expect = Expectation("evaluate", "run-1", 3, 3, ENVIRONMENT, slots={1: SlotRequest(77, episodes=2)})
+    expect = Expectation(
+        "evaluate",
+        "run-1",
+        3,
+        3,
+        EnvironmentSpec.from_json(ENVIRONMENT),
+        slots={1: SlotRequest(77, episodes=2)},
+    )
     assert len(fragments.read(fragment_bytes(meta, tensors), expect).tensors["episode_returns"]) == 2
     tensors = {name: array[:1] for name, array in tensors.items()}
     assert refused(fragment_bytes(meta, tensors), expect).reason == "wrong_shape"

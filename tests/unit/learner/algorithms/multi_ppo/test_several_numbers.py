@@ -10,6 +10,7 @@ import pytest
 from agents_jobs import job
 from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.play import play_of
+from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.fragment import FragmentContainer
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api import load_job, resolve
@@ -34,7 +35,9 @@ def learner(name: str, environment: AgentsEnvironment) -> PolicySet:
     hyper = {"learningRate": 1e-2, "minibatchSize": 128}
     source = job("panel", name, environment=entry, algorithm={"hyperparameters": hyper})
     source["spec"]["network"] = {"hiddenSizes": [16]}
-    return registry.make_policies(resolve(load_job(source)).spec, environment.spec.to_json())
+    return registry.make_policies(
+        resolve(load_job(source)).spec, EnvironmentSpec.from_json(environment.spec.to_json())
+    )
 
 
 def sampled(
@@ -45,7 +48,15 @@ def sampled(
     tensors = play.rollout(play.policy(container), seed=seed, steps=STEPS, state={}, optional_tensors=wanted)
     message = FragmentContainer("rollout", "run", 1, 0, 0, 1, seed, STEPS, ENVS, False, tensors | changes)
     expected = Expectation(
-        "rollout", "run", 1, 1, environment.spec.to_json(), STEPS, ENVS, wanted, slots={0: SlotRequest(seed)}
+        "rollout",
+        "run",
+        1,
+        1,
+        EnvironmentSpec.from_json(environment.spec.to_json()),
+        STEPS,
+        ENVS,
+        wanted,
+        slots={0: SlotRequest(seed)},
     )
     return fragments.read(message.encode(), expected)
 
@@ -54,7 +65,7 @@ def sampled(
 def test_the_best_returns_are_found(kind: str, name: str) -> None:
     """5 for each of two agents; random actions get 25/12, or 2.5 of bits."""
     environment = several("panel", ENVS, "parallel_environments:Panel", kind=kind)
-    policies, described = learner(name, environment), environment.spec.to_json()
+    policies, described = learner(name, environment), EnvironmentSpec.from_json(environment.spec.to_json())
     for round in range(1, 26):
         container = WeightsContainer("run", 1, policies.weights(), policies.agents)
         results = policies.update([sampled(environment, container, round)], round)
