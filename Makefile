@@ -16,8 +16,8 @@ INSTALL  := UV=$(UV) scripts/pip-install
 # The one tool that is not in constraints.txt, because it installs what is.
 UV_VERSION := 0.13.8
 AUDIT := $(UV) tool run pip-audit==2.9.0 --requirement hashes.txt --require-hashes --disable-pip
-PACKAGES := -e crds -e actor-image[lambda,agents] -e learner-image[train,local,export,wandb,mlflow,search,video,pandas] -e operator
-SOURCES  := crds actor-image learner-image operator monitoring website charts scripts tests
+PACKAGES := -e crds -e actor-image[lambda,agents] -e learner-image[train,local,export,wandb,mlflow,video,pandas] -e experiments[search] -e operator
+SOURCES  := crds actor-image learner-image experiments operator monitoring website charts scripts tests
 STAMP    := build/environment
 # File by file: the tests of one file share what is slow to start, such as an API server. One process more than
 # cores, because a test often waits for what it has started.
@@ -81,10 +81,10 @@ test-fast: lint ## lint, then the unit tests that are not marked slow (two minut
 
 # RLlib's tests have an environment of their own, so that the usual one stays free of Ray.
 RLLIB ?= build/rllib
-$(RLLIB)/installed: constraints.txt pyproject.toml learner-image/pyproject.toml $(STAMP)
+$(RLLIB)/installed: constraints.txt pyproject.toml learner-image/pyproject.toml experiments/pyproject.toml $(STAMP)
 	@test -x $(RLLIB)/bin/python || $(UV) venv --quiet --python $(BIN)/python $(RLLIB)
 	$(INSTALL) $(RLLIB)/bin/python --constraints constraints.txt --group dev \
-		-e crds -e actor-image -e learner-image[train,local,rllib]
+		-e crds -e actor-image -e learner-image[train,local,rllib] -e experiments
 	@touch $@
 
 .PHONY: test-rllib
@@ -129,9 +129,9 @@ e2e-full: $(STAMP) ## the end-to-end tests that take many minutes, and that `mak
 	PATH="$(abspath $(BIN)):$$PATH" E2E_MARK=full scripts/e2e $(ARGS)
 
 .PHONY: paper-small
-paper-small: $(STAMP) ## the questions of docs/results.md in small, with their page docs/results/boosting-small.md (half an hour on two cores)
+paper-small: $(STAMP) ## the questions of docs/results.md in small, with their page experiments/results/boosting-small.md (half an hour on two cores)
 	$(BIN)/nitro experiment run experiments/boosting-small.yaml
-	$(BIN)/nitro experiment report runs/boosting-small --into docs/results/boosting-small.md \
+	$(BIN)/nitro experiment report runs/boosting-small --into experiments/results/boosting-small.md \
 		--prices experiments/prices/{paper,spot-learner,cpu,h200}.yaml
 
 PEERS := build/peers
@@ -166,15 +166,15 @@ generate: $(STAMP) ## write the generated files again: places of the version, th
 	$(BIN)/python -m nitro_api.schema.crd > build/crd.yaml && mv build/crd.yaml crds/nitrotrainingjobs.yaml
 	cp crds/nitrotrainingjobs.yaml charts/nitro/files/
 	PYTHONPATH=monitoring $(BIN)/python -m nitro_monitoring
-	PYTHONPATH=monitoring $(BIN)/python -m nitro_monitoring.package_map docs/development.md
+	$(BIN)/python scripts/package_map.py docs/development.md
 
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header --group dev --group docs \
-	--no-emit-package nitro-api --no-emit-package nitro-actor --no-emit-package nitro-learner --no-emit-package nitro-operator
+	--no-emit-package nitro-api --no-emit-package nitro-actor --no-emit-package nitro-learner --no-emit-package nitro-experiments --no-emit-package nitro-operator
 
 # hashes.txt has the same versions with the hashes of their files; hashes in constraints.txt would forbid to install our own folders.
 .PHONY: constraints
 constraints: $(STAMP) ## resolve constraints.txt anew, and hashes.txt with it
-	printf '%s\n' '-e ./crds' '-e ./actor-image[lambda,agents,smax,smax-source]' '-e ./learner-image[train,local,export,rllib,wandb,mlflow,search,video,pandas]' '-e ./operator' > build/packages.in
+	printf '%s\n' '-e ./crds' '-e ./actor-image[lambda,agents,smax,smax-source]' '-e ./learner-image[train,local,export,rllib,wandb,mlflow,video,pandas]' '-e ./experiments[search]' '-e ./operator' > build/packages.in
 	$(COMPILE) build/packages.in -o build/constraints.txt
 	$(COMPILE) --generate-hashes --constraint build/constraints.txt build/packages.in -o build/hashes.txt
 	mv build/constraints.txt constraints.txt

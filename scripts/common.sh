@@ -6,7 +6,7 @@ DIGESTS=scripts/digests.env                # written by scripts/digests; without
 : "${IMAGE_COMMAND:=docker build --tag}"   # called as: $IMAGE_COMMAND TAG CONTEXT --file F [--build-arg K=V ...]
 : "${TORCH_INDEX:=}"                       # package index with CPU builds of torch; with it there is the image nitro-learner-cpu
 : "${LEARNERS:=cuda${TORCH_INDEX:+ cpu}}"  # learner images to build: cuda is nitro-learner, cpu is nitro-learner-cpu
-: "${LEARNER_EXTRAS:=}"                    # extras that get learner images of their own: "rllib wandb,mlflow" for nitro-learner-rllib and nitro-learner-wandb-mlflow
+: "${LEARNER_EXTRAS:=}"                    # extras that get learner images of their own: "rllib experiments,mlflow" for nitro-learner-rllib and nitro-learner-experiments-mlflow
 : "${ACTOR_EXTRAS:=}"                      # and an actor image: ACTOR_EXTRAS=smax for nitro-actor-smax
 : "${RELEASE:=nitro}"
 : "${NAMESPACE:=nitro-system}"

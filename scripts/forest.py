@@ -1,4 +1,4 @@
-"""Does boosting pay? Four differences in return with their intervals, from the tables of docs/results:
+"""Does boosting pay? Four differences in return with their intervals, from the tables of experiments/results:
 
     python scripts/forest.py docs/forest.png
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nitro_learner.views.plot_style import COLOURS, INK, MUTED, picture
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results"
+RESULTS = Path(__file__).parents[1] / "experiments" / "results"
 ASKED = (
     # The page, its environment, the fixed number, and what the row is called.
     ("paper-rounds", "Hopper-v5", "fixed-16", "Hopper, preset paper,\n50 rounds, against 16 actors"),
@@ -48,7 +48,9 @@ def row(page: str, environment: str, fixed: str, label: str) -> Row:
     base = re.search(rf"^\| {fixed} \| {_NUMBER} \[", section, re.MULTILINE)
     found = re.search(rf"^\| nitro - {fixed} \| {_NUMBER} \[{_NUMBER}, {_NUMBER}\]", section, re.MULTILINE)
     if not (seeds and base and found):
-        raise ValueError(f"docs/results/{page}.md has no table of {environment} with `nitro - {fixed}`.")
+        raise ValueError(
+            f"experiments/results/{page}.md has no table of {environment} with `nitro - {fixed}`."
+        )
     unit = _number(base[1]) / 100
     difference, low, high = (_number(found[i]) / unit for i in (1, 2, 3))
     return Row(label, difference, low, high, int(seeds[1]))

@@ -14,7 +14,7 @@ from nitro_website.diagrams import with_pictures
 from nitro_website.job_reference import page_of, sections
 from nitro_website.links import RepositoryLinks
 from nitro_website.pages import add_pages
-from nitro_website.repository import DOCS
+from nitro_website.repository import RESULTS
 
 SEARCHED_FIRST = ("algorithms.md", "environments.md", "faq.md", "fine-tuning.md")
 """Pages that answer what people search for: the search shows them before pages that only name it."""
@@ -28,7 +28,7 @@ _links = RepositoryLinks()
 def on_config(config: MkDocsConfig) -> None:
     config.markdown_extensions.append(_links)  # type: ignore[arg-type]  # Python-Markdown takes both
     results = _entry(config.nav, "Understand", "Results")
-    results += sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / "results").glob("*.md"))
+    results += sorted(f"results/{path.name}" for path in RESULTS.glob("*.md"))
     job = _entry(config.nav, "Use", "Reference", "Job")
     job += [{section: page_of(section)} for section in sections()]
     if address := os.environ.get(REPOSITORY):

@@ -44,12 +44,17 @@ class JobInvalid(ValueError):  # noqa: N818
         super().__init__("\n".join(str(error) for error in self.errors))
 
 
+_FOLDERS = {"experiments": "./experiments", "search": "./experiments"}
+"""Extras of the learner that bring another package of this repository -> its folder."""
+
+
 def installing(*extras: str) -> str:
     """The remedy where the learner lacks packages: how to install these extras of it.
 
     The packages of a release are on no index, so that only a checkout has them.
     """
-    return f"in a checkout run pip install ./actor-image './learner-image[{','.join(extras)}]'"
+    folders = ["./actor-image", *(_FOLDERS[extra] for extra in extras if extra in _FOLDERS)]
+    return f"in a checkout run pip install {' '.join(folders)} './learner-image[{','.join(extras)}]'"
 
 
 def _shown(value: Any, limit: int = 60) -> str:

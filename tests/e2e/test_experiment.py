@@ -19,12 +19,12 @@ from jobs import TINY_ACTOR, TINY_LEARNER
 from namespaces import Start
 from run_outcome import Outcome, untuned
 
+from nitro_experiments.planning.plan import plan
+from nitro_experiments.planning.spec import load
+from nitro_experiments.reading.folder import ExperimentDir
+from nitro_experiments.running.on_cluster.manifests import LABEL, object_name
+from nitro_experiments.running.on_cluster.run_files import RunFiles
 from nitro_learner.cluster.jobs import ClusterError, NamespaceJobs
-from nitro_learner.experiments.folder import ExperimentDir
-from nitro_learner.experiments.on_cluster.manifests import LABEL, object_name
-from nitro_learner.experiments.on_cluster.run_files import RunFiles
-from nitro_learner.experiments.plan import plan
-from nitro_learner.experiments.spec import load
 from nitro_learner.run import folders
 from nitro_learner.run.rundir import RunDir
 

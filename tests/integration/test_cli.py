@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from nitro_learner.cli import main
+from nitro_learner.cli.commands import COMMANDS, EXPERIMENTS
+from nitro_learner.cli.program import installed
 from report_support import run_folder
 from train_support import LOADING, nitro, write_job
 
@@ -291,3 +293,28 @@ def test_a_report_on_a_full_disk_names_its_file(
     monkeypatch.setattr(os, "fsync", full)
     assert main(["report", str(run)]) == 1
     assert capsys.readouterr().err == f"nitro: {run / 'report.html'}: No space left on device\n"
+
+
+@pytest.mark.parametrize("command", EXPERIMENTS)
+def test_without_the_experiments_their_commands_say_how_to_install_them(command: str) -> None:
+    hidden = (
+        "import importlib.metadata as m, sys; m.entry_points = lambda **_: (); "
+        "from nitro_learner.cli import main; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", hidden, command, "x"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"nitro: {command} needs the package nitro-experiments, which is not installed: in a checkout run "
+        "pip install ./actor-image ./experiments './learner-image[train,experiments]'\n"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", hidden, "--help"], capture_output=True, text=True, check=True
+    )
+    assert f"\n    {command}" not in shown.stdout
+
+
+def test_with_the_experiments_their_commands_are_among_the_others() -> None:
+    assert set(EXPERIMENTS) <= set(installed())
+    assert not set(EXPERIMENTS) & set(COMMANDS)

@@ -14,9 +14,9 @@ from agents_jobs import job as agents_job
 from docs_blocks import NOT_RUN, Block, blocks, prepare, reason, small
 from docs_support import PAGES, ROOT
 from nitro_api import JobInvalid, load_job
+from nitro_experiments.planning import spec as experiments
+from nitro_experiments.search import trials
 from nitro_learner import cli
-from nitro_learner.experiments import spec as experiments
-from nitro_learner.experiments.search import trials
 from untrained_runs import untrained
 
 RUNS = ("runs/hopper-20260101-120000", "runs/fixed-1", "runs/cartpole")

@@ -16,17 +16,17 @@ import yaml
 from experiment_support import pretend, write_spec
 from local_support import alive, until
 from nitro_api import load_job, resolve
+from nitro_experiments.planning.plan import plan
+from nitro_experiments.planning.spec import load
+from nitro_experiments.quality.branches import BranchDir, branches, gains
+from nitro_experiments.reading.folder import ExperimentDir
+from nitro_experiments.running.local_runs import LocalRuns
+from nitro_experiments.running.runner import Runner, RunState, Watcher
+from nitro_experiments.studies.probe import opened, repeatable
 from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.checkpoints.store import load as load_checkpoint
-from nitro_learner.experiments.folder import ExperimentDir
-from nitro_learner.experiments.local_runs import LocalRuns
-from nitro_learner.experiments.plan import plan
-from nitro_learner.experiments.runner import Runner, RunState, Watcher
-from nitro_learner.experiments.spec import load
-from nitro_learner.quality.branches import BranchDir, branches, gains
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import open_run
-from nitro_learner.studies.probe import opened, repeatable
 from report_support import run_folder
 from train_support import nitro, rows_of, start, wait_for_rows, write_job
 

@@ -23,18 +23,18 @@ from cluster_support import Cluster
 from experiment_support import pretend, spec, write_spec
 from nitro_api import JobInvalid
 from nitro_api.spec.checkpoint import CheckpointBucket
+from nitro_experiments.planning.plan import PlannedRun, plan
+from nitro_experiments.planning.spec import Experiment, load
+from nitro_experiments.reading.folder import ExperimentDir
+from nitro_experiments.running.on_cluster import cluster_runs
+from nitro_experiments.running.on_cluster.cluster_runs import ClusterRuns
+from nitro_experiments.running.on_cluster.manifests import LABEL, RUN, manifest, object_name
+from nitro_experiments.running.runner import Runner, RunState
+from nitro_experiments.search.scores import steps_reached
+from nitro_experiments.search.trials import trial_runs
+from nitro_experiments.writing import experiment_report
 from nitro_learner.backends.base import BackendError
 from nitro_learner.cluster.jobs import NamespaceJobs
-from nitro_learner.experiments import experiment_report
-from nitro_learner.experiments.folder import ExperimentDir
-from nitro_learner.experiments.on_cluster import cluster_runs
-from nitro_learner.experiments.on_cluster.cluster_runs import ClusterRuns
-from nitro_learner.experiments.on_cluster.manifests import LABEL, RUN, manifest, object_name
-from nitro_learner.experiments.plan import PlannedRun, plan
-from nitro_learner.experiments.runner import Runner, RunState
-from nitro_learner.experiments.search.scores import steps_reached
-from nitro_learner.experiments.search.trials import trial_runs
-from nitro_learner.experiments.spec import Experiment, load
 from nitro_learner.run import folders
 from nitro_learner.run.bucket import RunBucket
 from operator_support import eventually

@@ -12,11 +12,11 @@ import pytest
 
 from experiment_support import write_spec
 from local_support import alive, until
-from nitro_learner.experiments.folder import ExperimentDir
-from nitro_learner.experiments.local_runs import LocalRuns
-from nitro_learner.experiments.places import Ending
-from nitro_learner.experiments.plan import PlannedRun, plan
-from nitro_learner.experiments.spec import load
+from nitro_experiments.planning.plan import PlannedRun, plan
+from nitro_experiments.planning.spec import load
+from nitro_experiments.reading.folder import ExperimentDir
+from nitro_experiments.running.local_runs import LocalRuns
+from nitro_experiments.running.places import Ending
 from train_support import SUPPORT, exact_rows, learned
 
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="each run is a fresh process there")

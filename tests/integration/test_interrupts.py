@@ -82,7 +82,7 @@ def test_an_early_interrupt_ends_an_evaluation_cleanly(run: Path, moment: str) -
     assert (done.returncode, done.stderr) == (130, f"{LOADING}nitro: interrupted\n")
 
 
-@pytest.mark.parametrize("moment", ["import pydantic", "import nitro_learner.experiments.runner"])
+@pytest.mark.parametrize("moment", ["import pydantic", "import nitro_experiments.running.runner"])
 def test_an_early_interrupt_ends_an_experiment_cleanly(tmp_path: Path, moment: str) -> None:
     results = tmp_path / "results"
     done = interrupted(moment, "experiment", "run", write_spec(tmp_path), "--dir", results)

@@ -14,13 +14,13 @@ import pytest
 import yaml
 
 from experiment_support import pretend, write_spec
+from nitro_experiments.planning.plan import plan
+from nitro_experiments.planning.spec import load
+from nitro_experiments.reading.folder import ExperimentDir, machine
+from nitro_experiments.studies.pretraining import _clear
 from nitro_learner.cli import main
 from nitro_learner.cli.common import writing
 from nitro_learner.cli.exits import CommandError
-from nitro_learner.experiments.folder import ExperimentDir, machine
-from nitro_learner.experiments.plan import plan
-from nitro_learner.experiments.spec import load
-from nitro_learner.studies.pretraining import _clear
 from report_support import run_folder
 from train_support import LOADING, nitro, write_job
 

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from experiment_support import spec
-from nitro_learner.experiments.folder import ExperimentDir
-from nitro_learner.experiments.local_runs import LocalRuns
-from nitro_learner.experiments.plan import PlannedRun
-from nitro_learner.experiments.search import comparison
-from nitro_learner.experiments.search.searcher import Searcher
-from nitro_learner.experiments.spec import load
+from nitro_experiments.planning.plan import PlannedRun
+from nitro_experiments.planning.spec import load
+from nitro_experiments.reading.folder import ExperimentDir
+from nitro_experiments.running.local_runs import LocalRuns
+from nitro_experiments.search import comparison
+from nitro_experiments.search.searcher import Searcher
 from train_support import SUPPORT, nitro, rows_of, start, wait_for_rows
 
 SPACE = {"spec.algorithm.hyperparameters.learningRate": {"low": 1e-4, "high": 1e-2, "log": True}}

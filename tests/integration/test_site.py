@@ -105,7 +105,7 @@ def test_every_page_of_the_repository_is_there(site: Path) -> None:
 
 def test_the_menu_names_each_page_of_results_by_its_title(site: Path) -> None:
     menu = (site / "results" / "index.html").read_text(encoding="utf-8")
-    for path in (ROOT / "docs" / "results").glob("*.md"):
+    for path in (ROOT / "experiments" / "results").glob("*.md"):
         (title, *_) = re.findall("^# (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         shown = re.escape(html.escape(title, quote=False))
         entry = rf'href="{path.stem}/"[^>]*>\s*<span class="md-ellipsis">\s*{shown}\s*<'

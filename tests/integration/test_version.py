@@ -55,11 +55,12 @@ def test_another_version_reaches_every_file(copy: Path) -> None:
             if re.search(rf"(?<![\d.]){re.escape(old)}(?![\d.]*\d)", line)
         ]
     assert left == [], "a place that scripts/version.py does not know"
-    for folder in ("crds", "actor-image", "learner-image", "operator"):
+    for folder in ("crds", "actor-image", "learner-image", "experiments", "operator"):
         assert tomllib.loads((copy / folder / "pyproject.toml").read_text())["project"]["version"] == NEW
     learner = tomllib.loads((copy / "learner-image" / "pyproject.toml").read_text())["project"]
     assert f"nitro-api=={NEW}" in learner["dependencies"]
     assert f"nitro-actor=={NEW}" in learner["optional-dependencies"]["train"]
+    assert f"nitro-experiments=={NEW}" in learner["optional-dependencies"]["experiments"]
     chart = yaml.safe_load((copy / "charts" / "nitro" / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (NEW, NEW)
 

@@ -15,6 +15,7 @@ PAGES = sorted(
     [
         *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "charts/nitro/README.md")),
         *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "experiments" / "results").glob("*.md"),
     ]
 )
 

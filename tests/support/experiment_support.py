@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from nitro_learner.experiments.folder import ExperimentDir
-from nitro_learner.experiments.plan import PlannedRun
+from nitro_experiments.planning.plan import PlannedRun
+from nitro_experiments.reading.folder import ExperimentDir
 from nitro_learner.training.round_report import COLUMNS
 
 

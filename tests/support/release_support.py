@@ -14,7 +14,7 @@ def copy_of_the_tree(folder: Path) -> Path:
     command = ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True)
     for name in listed.stdout.splitlines():
-        if (ROOT / name).is_file() and not name.startswith(("docs/results/", "tests/")):
+        if (ROOT / name).is_file() and not name.startswith(("experiments/results/", "tests/")):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
     return folder

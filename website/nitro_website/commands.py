@@ -5,25 +5,30 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from nitro_learner.cli import COMMANDS, KUBECTL
-from nitro_learner.cli.program import command_parser
+from nitro_learner.cli.commands import EXPERIMENTS, KUBECTL
+from nitro_learner.cli.program import command_parser, installed
 
 _TEXT = """\
 # Commands
 
-What `--help` prints. `nitro` is installed with the package nitro-learner. `kubectl nitro` has the commands
-that need nothing that trains: {kubectl}.
+What `--help` prints. `nitro` is installed with the package nitro-learner. The package nitro-experiments adds
+{experiments}.
+`kubectl nitro` has the commands that need nothing that trains: {kubectl}.
 """
 
 
 def page() -> str:
     """Markdown: a section for each command, and for each action of a command."""
-    shown = ", ".join(f"`{name}`" for name in KUBECTL)
-    return "\n".join([_TEXT.format(kubectl=shown), *_sections()])
+    text = _TEXT.format(experiments=_listed(EXPERIMENTS), kubectl=_listed(KUBECTL))
+    return "\n".join([text, *_sections()])
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _sections() -> Iterator[str]:
-    for name, summary in COMMANDS.items():
+    for name, summary in installed().items():
         parser = command_parser(name)
         yield f"## nitro {name}\n\n{summary[0].upper()}{summary[1:]}.\n\n{_help(parser)}"
         for action, below in _actions(parser).items():

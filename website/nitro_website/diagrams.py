@@ -1,6 +1,6 @@
 """Mermaid's flowcharts as pictures: GitHub draws them itself, the site would have to load a program for it.
 
-Only what nitro_monitoring.package_map writes is understood: `flowchart TD`, `a --> b & c`, and a name alone.
+Only what scripts/package_map.py writes is understood: `flowchart TD`, `a --> b & c`, and a name alone.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from mkdocs.structure.files import File, Files
 
 from nitro_website import commands, job_reference, python_reference
 from nitro_website.notebooks import as_page
-from nitro_website.repository import DOCS, NAMED, ROOT, linked, page_of
+from nitro_website.repository import DOCS, NAMED, RESULTS, ROOT, linked, page_of
 
 STYLE = ROOT / "website" / "style"
 _LANGUAGES = {".md": "markdown", ".tpl": "yaml", ".yml": "yaml"}
@@ -32,6 +32,10 @@ def _contents() -> Iterator[tuple[str, str | bytes]]:
     for name, page in NAMED.items():
         sources[ROOT / name] = (ROOT / name).read_text(encoding="utf-8")
         yield page, sources[ROOT / name]
+    for path in RESULTS.iterdir():
+        if path.suffix == ".md":
+            sources[path] = path.read_text(encoding="utf-8")
+        yield page_of(path), path.read_bytes()
     for path in DOCS.rglob("*.ipynb"):
         text, pictures = as_page(path)
         sources[path] = text

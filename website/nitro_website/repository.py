@@ -7,6 +7,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+RESULTS = ROOT / "experiments" / "results"
+"""The pages of finished experiments, with their pictures: the site has them in results/."""
 NAMED = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
@@ -20,11 +22,13 @@ _LINK = re.compile(r"\]\(([^)#\s]+)")
 def page_of(path: Path) -> str:
     """The name on the site of a file of the repository.
 
-    It is a page of docs/, a named one, or a page that shows the file's text.
+    It is a page of docs/ or of the results, a named one, or a page that shows the file's text.
     """
     name = path.relative_to(ROOT).as_posix()
     if name in NAMED:
         return NAMED[name]
+    if path.parent == RESULTS:
+        return f"results/{path.name}"
     if path.is_relative_to(DOCS):
         if path.suffix == ".ipynb":
             return path.relative_to(DOCS).with_suffix(".md").as_posix()
@@ -36,6 +40,8 @@ def page_of(path: Path) -> str:
 def source_of(page: str) -> Path:
     """The file of the repository whose links a page of the site has. Links of generated pages begin in
     docs/."""
+    if page.startswith("results/"):
+        return RESULTS / page.removeprefix("results/")
     named = {site: name for name, site in NAMED.items()}
     return ROOT / named[page] if page in named else DOCS / page
 

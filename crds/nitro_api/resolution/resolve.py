@@ -192,7 +192,7 @@ def _resolve_rate(spec: JobSpec, preset: dict[str, Any]) -> None:
 
 def falls_at_constant_rate(spec: JobSpec) -> bool:
     """Whether the returns of a job are known to fall again with a constant learning rate: `tuned` PPO over
-    many steps, of which no round has many. docs/results/long-trainings.md has the runs.
+    many steps, of which no round has many. experiments/results/long-trainings.md has the runs.
 
     Actors and stop.rounds must be known. A KL penalty bounds the steps, so a job with one is left alone.
     """

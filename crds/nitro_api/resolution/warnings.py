@@ -147,7 +147,7 @@ def _falling_warning(spec: JobSpec) -> str | None:
     limit, end = spec.stop.rounds, known_rounds(spec)
     known = (
         f"with a constant learning rate, returns fall again in a training of {steps:,} steps with at most "
-        f"{most_actors(spec.scaling)} actors a round (docs/results/long-trainings.md)"
+        f"{most_actors(spec.scaling)} actors a round (experiments/results/long-trainings.md)"
     )
     if end is None:
         return f"{field}: {known}, and the end is not known in rounds; have stop.rounds end it"

@@ -11,29 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nitro_learner.cli import interrupts
-
-# Name and one-line help are here so that `nitro --help` imports no subcommand.
-COMMANDS = {
-    "train": "train a job on this machine",
-    "profile": "measure one actor of a job: its size on Lambda and Knative",
-    "validate": "check a job file and show it with all defaults",
-    "check-env": "check an environment before a training",
-    "explain": "documentation of a job's fields",
-    "top": "all jobs of a cluster, live",
-    "report": "a run's job, plots and costs as one HTML file",
-    "plot": "draw one run, or compare several",
-    "experiment": "compare variants of a job over seeds at a matched budget",
-    "detector": "how good the boosting detector was in a run",
-    "landscape": "draw return and surrogate around a run's policy",
-    "evaluate": "play episodes with a trained policy",
-    "export": "write a run's policy as ONNX, torch.export, safetensors or a Hugging Face folder",
-    "serve": "serve a trained policy over HTTP",
-    "pretrain-scaler": "train the scaling agent of a job with scaler minionsrl",
-    "learn": "train the job of this pod (run by the operator)",
-}
-
-# What asks a cluster, or nobody: it works where nothing that trains is installed.
-KUBECTL = ("top", "report", "validate", "explain")
+from nitro_learner.cli.commands import COMMANDS, KUBECTL
 
 
 def kubectl() -> int:
@@ -42,9 +20,15 @@ def kubectl() -> int:
 
 
 def main(
-    argv: Sequence[str] | None = None, *, prog: str = "nitro", commands: Mapping[str, str] = COMMANDS
+    argv: Sequence[str] | None = None, *, prog: str = "nitro", commands: Mapping[str, str] | None = None
 ) -> int:
-    """Run a command line and return its exit code."""
+    """Run a command line and return its exit code.
+
+    Args:
+        argv: the words of the command line; None = this process's.
+        prog: the program's name.
+        commands: its subcommands, each with its one-line help; None = all that are installed.
+    """
     with interrupts.at_once():
         from nitro_learner.cli import program
 

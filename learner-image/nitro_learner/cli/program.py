@@ -6,11 +6,12 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NoReturn
 
+from nitro_learner.cli import commands as own
 from nitro_learner.cli import streams
 from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, EPILOG, FAILED, NO_ROOM, CommandError
 
@@ -20,15 +21,12 @@ _TRAINING = (*_PLAYING, "redis", "tensorboard", "torch")
 """What the extra `train` installs."""
 _PLAYERS = ("export", "serve")
 """Commands that load a policy and train nothing."""
-_GO_ON = ("train", "learn", "experiment", "pretrain-scaler", "serve")
-"""Commands that work on where nobody reads what they print. What others print is what they are for."""
-_LOADS = ("train", "evaluate", "export", "serve", "experiment", "landscape", "profile", "pretrain-scaler")
-"""Commands that import for seconds before they say anything of their own."""
 _LOADING = "loading…"
 
 
-def run(argv: Sequence[str] | None, *, prog: str, commands: Mapping[str, str]) -> int:
-    """Run a command line of the program `prog`, which has these commands, and return its exit code."""
+def run(argv: Sequence[str] | None, *, prog: str, commands: Mapping[str, str] | None) -> int:
+    """Run a command line of the program `prog`, which has these commands, and return its exit code: see
+    `main`."""
     with streams.prepared():
         code = _run(argv, prog, commands)
     compute = sys.modules.get("nitro_learner.training.compute")
@@ -37,8 +35,18 @@ def run(argv: Sequence[str] | None, *, prog: str, commands: Mapping[str, str]) -
     return code
 
 
-def _run(argv: Sequence[str] | None, prog: str, commands: Mapping[str, str]) -> int:
+def installed() -> dict[str, str]:
+    """All subcommands that are installed, each with its one-line help."""
+    return {name: summary for table in _tables() for name, summary in table.COMMANDS.items()}
+
+
+def _run(argv: Sequence[str] | None, prog: str, commands: Mapping[str, str] | None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    if commands is None:
+        commands = own.COMMANDS if chosen in own.COMMANDS else installed()
+        if chosen in own.EXPERIMENTS and chosen not in commands:
+            return _lacks_experiments(chosen)
     parser = argparse.ArgumentParser(
         prog=prog,
         description="Serverless reinforcement learning. Every command's --help has examples.",
@@ -47,13 +55,14 @@ def _run(argv: Sequence[str] | None, prog: str, commands: Mapping[str, str]) -> 
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    chosen = next((word for word in words if not word.startswith("-")), None)
     command: Callable[[Any], int] | None = None
+    loads = goes_on = False
     for name, summary in commands.items():
         if name != chosen:
             subparsers.add_parser(name, help=summary)
             continue
-        module = _module(name)
+        table, module = _found(name)
+        loads, goes_on = name in table.LOADS, name in table.GO_ON
         subparser = subparsers.add_parser(
             name, help=summary, description=module.__doc__, epilog=EPILOG, formatter_class=_Formatter
         )
@@ -62,10 +71,10 @@ def _run(argv: Sequence[str] | None, prog: str, commands: Mapping[str, str]) -> 
     arguments = parser.parse_args(words)
     if command is None:
         parser.error(f"no such command: {arguments.command}")
-    if chosen in _LOADS and not getattr(arguments, "json", False):
+    if loads and not getattr(arguments, "json", False):
         print(_LOADING, file=sys.stderr, flush=True)
     try:
-        with streams.unfailing("stdout") if chosen in _GO_ON else contextlib.nullcontext():
+        with streams.unfailing("stdout") if goes_on else contextlib.nullcontext():
             return _ended(command, arguments)
     finally:
         try:
@@ -76,7 +85,7 @@ def _run(argv: Sequence[str] | None, prog: str, commands: Mapping[str, str]) -> 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
     """The parser of one subcommand by itself, which prints the help that the program prints."""
-    module = _module(name)
+    _, module = _found(name)
     parser = argparse.ArgumentParser(
         prog=f"nitro {name}", description=module.__doc__, epilog=EPILOG, formatter_class=_Formatter
     )
@@ -84,8 +93,27 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _module(name: str) -> ModuleType:
-    return import_module(f"nitro_learner.cli.{name.replace('-', '_')}")
+def _found(name: str) -> tuple[ModuleType, ModuleType]:
+    """The table that has a subcommand, and the subcommand's module."""
+    table = next(table for table in _tables() if name in table.COMMANDS)
+    return table, import_module(f"{table.__package__}.{name.replace('-', '_')}")
+
+
+def _tables() -> Iterator[ModuleType]:
+    """The modules that name subcommands: `nitro_learner.cli.commands` describes them."""
+    yield own
+    # It takes as long to import as all the rest, and most subcommands are found before.
+    from importlib import metadata
+
+    for point in metadata.entry_points(group="nitro.commands"):
+        yield point.load()
+
+
+def _lacks_experiments(name: str) -> int:
+    from nitro_api.errors import installing
+
+    remedy = installing("train", "experiments")
+    return _say(f"{name} needs the package nitro-experiments, which is not installed: {remedy}", FAILED)
 
 
 def _ended(command: Callable[[Any], int], arguments: argparse.Namespace) -> int:

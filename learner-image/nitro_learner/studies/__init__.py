@@ -1,1 +1,1 @@
-"""Studies of one job or one run: evaluation, videos, profiling, landscapes, pretraining of scalers."""
+"""Studies of one job or one run: resolved jobs, checks, evaluation, videos and profiling."""

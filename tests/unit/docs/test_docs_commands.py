@@ -3,15 +3,16 @@
 import argparse
 import re
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from docs_support import PAGES, ROOT, commands, parse
 from nitro_api import JobInvalid, load_job
-from nitro_learner.cli import COMMANDS, KUBECTL
+from nitro_learner.cli.commands import KUBECTL
+from nitro_learner.cli.program import command_parser, installed
 
+COMMANDS = installed()
 TARGETS = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
 
 FOLDERS = (
@@ -98,8 +99,8 @@ def _nitro(words: list[str], known: list[str]) -> list[str]:
 
 
 def _parser(command: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"nitro {command}", allow_abbrev=False)
-    import_module(f"nitro_learner.cli.{command.replace('-', '_')}").add_arguments(parser)
+    parser = command_parser(command)
+    parser.allow_abbrev = False
     return parser
 
 

@@ -83,7 +83,7 @@ def test_the_four_rows_are_those_of_the_tables() -> None:
     assert len(rows) == 4
     assert all(row.low < row.difference < row.high for row in rows)
     for (page, environment, fixed, _), row in zip(forest.ASKED, rows, strict=True):
-        table = (ROOT / "docs" / "results" / f"{page}.md").read_text(encoding="utf-8")
+        table = (ROOT / "experiments" / "results" / f"{page}.md").read_text(encoding="utf-8")
         section = table.partition(f"\n## {environment}\n")[2]
         base = re.search(rf"\| {fixed} \| ([\d.,]+) ", section)
         assert base is not None

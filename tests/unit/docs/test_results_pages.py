@@ -1,4 +1,4 @@
-"""The generated pages of docs/results are as `nitro experiment report --into` leaves them."""
+"""The generated pages of experiments/results are as `nitro experiment report --into` leaves them."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from docs_support import ROOT, parse
-from nitro_learner.experiments.spec import load
+from nitro_experiments.planning.spec import load
 
-RESULTS = ROOT / "docs" / "results"
+RESULTS = ROOT / "experiments" / "results"
 PAGES = sorted(RESULTS.glob("*.md"))
 GENERATED = [path for path in PAGES if path.read_text(encoding="utf-8").startswith("<!-- experiment")]
 EXPERIMENTS = sorted(
@@ -54,7 +54,7 @@ def test_every_experiment_that_repeats_a_figure_of_the_paper_lies_in_its_folder(
 
 def test_the_findings_link_every_page_of_results() -> None:
     links = parse((ROOT / "docs" / "results.md").read_text(encoding="utf-8")).links
-    assert {f"results/{path.name}" for path in RESULTS.glob("*.md")} <= set(links)
+    assert {f"../experiments/results/{path.name}" for path in RESULTS.glob("*.md")} <= set(links)
     assert len(GENERATED) >= 7
 
 

@@ -84,12 +84,12 @@ def test_what_begins_with_another_run_has_the_default_that_this_one_had(take: st
     ("changes", "sentence"),
     [
         ([LONG, f"{RATE}=false"], f"{RATE}: with a constant learning rate, returns fall again in a training "
-         "of 1,001,472 steps with at most 4 actors a round (docs/results/long-trainings.md); set it to true, "
-         "or leave it out"),
+         "of 1,001,472 steps with at most 4 actors a round (experiments/results/long-trainings.md); set it "
+         "to true, or leave it out"),
         (["spec.stop.rounds=9999", "spec.stop.envSteps=1500000"], "spec.stop.rounds: the learning rate would "
          "fall over 9999 rounds, and training ends after 733; with a constant learning rate, returns fall "
          "again in a training of 1,500,000 steps with at most 4 actors a round "
-         "(docs/results/long-trainings.md); set stop.rounds: 733, over which the rate then falls"),
+         "(experiments/results/long-trainings.md); set stop.rounds: 733, over which the rate then falls"),
         (["spec.stop.rounds=700", "spec.stop.envSteps=1200000", "spec.scaling.scaler=kungfu"],
          "and the end is not known in rounds; have stop.rounds end it"),
     ],

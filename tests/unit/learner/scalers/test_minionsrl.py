@@ -9,17 +9,12 @@ import pytest
 import torch
 
 from learner_support import job
-from nitro_api import JobSpec, Ledger
 from nitro_api.costs.prices import RoundCost
 from nitro_learner.checkpoints.store import CheckpointStore, pack, write
-from nitro_learner.run.folders import held_beside
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import OpenRun, open_run, summary
 from nitro_learner.scalers import RoundOutcome, Scaler
 from nitro_learner.scalers.agent import AgentError, Choice, ScalingAgent, Spent, features
-from nitro_learner.studies.pretraining import _open as opened
-from nitro_learner.studies.pretraining import _spent as spent_by
-from nitro_learner.studies.pretraining import pretrain, rewards
 from nitro_learner.training.round_report import Outcome
 from scaler_support import make
 
@@ -60,13 +55,6 @@ def test_the_agents_features_describe_the_round() -> None:
     assert features(replace(OUTCOME, reward_round=None), 1.0)[2] == 120, "no episode ended in that round"
     assert features(OUTCOME, budget=0.01)[-1] == 0, "overspent"
     np.testing.assert_array_equal(features(RoundOutcome(round=1, actors=8), 1.0), [2, 0, 0, 0, 0, 0, 0, 1])
-
-
-def test_each_decision_is_rewarded_by_the_next_round() -> None:
-    """The first round was nobody's decision; the end counts only short of the target."""
-    assert rewards([9.0, 2.0, 3.0], best=400.0, target=1000.0, beta=0.5) == [-1.0, -1.5 - 600.0]
-    assert rewards([9.0, 2.0, 3.0], best=1000.0, target=1000.0, beta=0.5) == [-1.0, -1.5]
-    assert rewards([9.0], best=1.0, target=1000.0, beta=0.5) == []
 
 
 def test_a_decision_carries_the_log_probability_of_its_policy() -> None:
@@ -189,72 +177,6 @@ def test_a_file_that_cannot_be_used_is_named_with_the_remedy(tmp_path: Path) -> 
     write(path, 1, {"training": {"round": 1}})
     with pytest.raises(AgentError, match="is no scaling agent"):
         scaler(path).decide(OUTCOME)
-
-
-def test_an_episodes_steps_are_those_that_it_learned_from(tmp_path: Path) -> None:
-    """Rounds of eight actors end with four rollouts of 64 steps; a kill left the last one without a row."""
-    attempt = tmp_path / "attempt-1"
-    attempt.mkdir()
-    with Ledger(attempt / "ledger.jsonl") as ledger:
-        for number in (1, 2, 3, 0):
-            ledger.append(number, RoundCost(0.5, 0.25), actors=8 if number else 0, seconds=2.0)
-    (attempt / "metrics.csv").write_text("round,env_steps\n1,256\n2,512\n")
-    found = spent_by(tmp_path, 64)
-    assert (found.rounds, found.env_steps) == (3, 512 + 8 * 64)
-    assert (found.seconds, found.dollars) == (8.0, 3.0)
-
-
-def pretrained(path: Path, **changes: Any) -> JobSpec:
-    """A job whose agent is pre-trained into the file."""
-    scaling = {"scaling__scaler": "minionsrl", "scaling__agent": path, "scaling__maxActors": 11}
-    aims = {"stop__targetReward": 500, "stop__budgetDollars": 0.08}
-    return job(**{**scaling, **aims, **changes}).spec
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"algorithm__hyperparameters__clip": 0.3}, r"spec.algorithm.hyperparameters.clip \(0.2, now 0.3\);"),
-        ({"environment__kwargs__forward": 2.5}, r"spec.environment.kwargs.forward \(None, now 2.5\)"),
-        ({"environment__id": "Walker2d-v5"}, r"environment \('Hopper-v5', now 'Walker2d-v5'\);"),
-        ({"scaling__maxActors": 12}, r"maxActors \(11, now 12\);"),
-    ],
-)
-def test_pretraining_goes_on_with_the_agent_of_the_same_job_alone(
-    tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
-    path = tmp_path / "agent.safetensors"
-    opened(path, pretrained(path), 1.0).save(path)
-    moved = path.rename(tmp_path / "moved.safetensors")
-    assert opened(moved, pretrained(moved, stop__rounds=7), 1.0).episodes == 0
-    with pytest.raises(AgentError, match=f"holds the agent of another task: .*{message}"):
-        opened(moved, pretrained(moved, **changes), 1.0)
-
-
-def test_pretraining_goes_on_with_an_older_agent_and_writes_down_its_job(tmp_path: Path) -> None:
-    """An older version wrote down five facts of the job."""
-    path = tmp_path / "agent.safetensors"
-    older = opened(path, pretrained(path), 1.0)
-    del older.task["job"]
-    older.save(path)
-    opened(path, pretrained(path, algorithm__hyperparameters__clip=0.3), 1.0).save(path)
-    with pytest.raises(AgentError, match="clip"):
-        opened(path, pretrained(path), 1.0)
-
-
-def test_an_agent_is_pretrained_by_one_process_at_a_time(tmp_path: Path) -> None:
-    """Two would play the same episode, and each remove the other's attempt."""
-    path = tmp_path / "agents" / "agent.safetensors"
-    scaled = job(
-        scaling__scaler="minionsrl", scaling__agent=path, stop__targetReward=500, stop__budgetDollars=0.08
-    )
-    with (
-        held_beside(path, AssertionError()),
-        pytest.raises(AgentError, match=r"agent\.safetensors is being pre-trained by another nitro process"),
-    ):
-        pretrain(scaled, 0, beta=1.0)
-    assert pretrain(scaled, 0, beta=1.0).episodes == 0
-    assert list(path.parent.iterdir()) == []
 
 
 def run_of(folder: Path, path: Path, **scaler_state: Any) -> OpenRun:

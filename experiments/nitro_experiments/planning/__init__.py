@@ -1,0 +1,1 @@
+"""Planning: an experiment's file, and the runs that it asks for."""

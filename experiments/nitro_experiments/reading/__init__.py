@@ -1,0 +1,1 @@
+"""Reading: the folder of an experiment, and what its finished runs measured."""

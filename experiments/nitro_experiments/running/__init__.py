@@ -1,0 +1,1 @@
+"""Running: the runs of an experiment, trained on this machine or as jobs of a cluster."""

@@ -1,0 +1,1 @@
+"""Writing: the report of an experiment, with its answers, tables and pictures."""

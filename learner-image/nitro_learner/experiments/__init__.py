@@ -1,1 +1,0 @@
-"""Experiments: variants of a job, trained over several seeds with an equal budget, and compared."""
