@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Self
@@ -13,6 +13,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import PydanticCustomError
+
+from nitro_api.cel import truths
 
 NAME_PATTERN = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=NAME_PATTERN)]
@@ -53,8 +55,7 @@ class Model(BaseModel):
     def _obey_rules(self, info: ValidationInfo) -> Self:
         if info.context == WITHOUT_RULES:
             return self
-        broken = [rule.about(self) for rule in rules_of(type(self)) if not rule.holds(self)]
-        if broken:
+        if broken := broken_by(self, rules_of(type(self))):
             raise PydanticCustomError(
                 RULES_BROKEN,
                 "{sentences}",
@@ -74,6 +75,32 @@ class Model(BaseModel):
     def to_yaml(self, *, escaped: bool = False) -> str:
         """The same as YAML text, fields in the order of the models. `escaped` text is plain ASCII."""
         return yaml.dump(self.to_dict(), Dumper=_Dumper, sort_keys=False, allow_unicode=not escaped)
+
+
+def broken_by(model: Model, rules: Sequence[Rule]) -> list[Rule]:
+    """Those of the rules that `model` breaks, each with its sentence about the model."""
+    if not rules:
+        return []
+    held = truths([rule.cel for rule in rules], _as_cel(model))
+    return [rule.about(model) for rule, holds in zip(rules, held, strict=True) if not holds]
+
+
+def _as_cel(value: Any) -> Any:
+    """A value as rules see it.
+
+    What a mapping holds is text: labels are texts, rules read amounts as texts, and none reads free JSON.
+    """
+    if isinstance(value, Model):
+        fields = type(value).model_fields.items()
+        given = ((field.alias or name, getattr(value, name)) for name, field in fields)
+        return {name: _as_cel(item) for name, item in given if item is not None}
+    if isinstance(value, dict):
+        return {key: str(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_cel(item) for item in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return str(value)  # an amount
+    return value
 
 
 def _plain(value: Any) -> Any:
@@ -98,7 +125,7 @@ def resolved(**limits: Any) -> Any:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule across the fields of one object, checked by these models and, as CEL, by the API server."""
+    """A rule across the fields of one object, checked by these models and by the API server."""
 
     path: str
     """Where the mistake is reported: a camelCase path below the object, or "" for the object itself."""
@@ -108,9 +135,6 @@ class Rule:
 
     sentence: str
     """What is allowed, and the remedy."""
-
-    holds: Callable[[Any], bool]
-    """The same rule on the model."""
 
     exact: str | None = None
     """The sentence about one object, with `{name}` for the value of its text field of that name; None if
@@ -154,7 +178,6 @@ def matching(path: str, pattern: str, sentence: str) -> Rule:
         path=path,
         cel=f"!has(self.{path}) || self.{path}.matches(r'{pattern}')",
         sentence=sentence,
-        holds=lambda model: matches(pattern, getattr(model, to_snake(path))),
     )
 
 

@@ -7,7 +7,7 @@ from jobs import merged
 from namespaces import Start
 from napping import ACTORS, ASLEEP, AWAKE, napping, until_cpus
 
-from nitro_api.spec.quantities import amount_of
+from nitro_api.quantities import amount_of
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cluster_support import Cluster
-from nitro_api.spec.quantities import amount_of
+from nitro_api.quantities import amount_of
 from nitro_operator.kube.kinds import POD_METRICS
 from nitro_operator.observation.observed import container, terminating
 

@@ -139,7 +139,6 @@ _SOME_TRANSITIONS = Rule(
     "|| self.hyperparameters.batchSize > 0",
     sentence="must be above zero with iql, vdn and qmix (0, for one fragment, is only for impact); raise or "
     "remove it",
-    holds=lambda algorithm: algorithm.hyperparameters.to_dict().get("batchSize") != 0,
 )
 
 

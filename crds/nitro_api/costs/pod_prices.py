@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nitro_api.quantities import amount_of
 from nitro_api.spec.pods import Actor
-from nitro_api.spec.quantities import amount_of
 
 GB = 2.0**30
 """Bytes that AWS and Google bill as one GB."""

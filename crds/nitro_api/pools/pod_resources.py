@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nitro_api.spec.quantities import amount_of
+from nitro_api.quantities import amount_of
 
 Pod = Mapping[str, Any]
 ACTOR = "actor"

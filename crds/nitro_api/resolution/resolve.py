@@ -8,6 +8,7 @@ from typing import Any
 from nitro_api.algorithms.ppo import PpoHyperparameters
 from nitro_api.algorithms.record import path_of
 from nitro_api.costs.pod_prices import GB, POD_PRICES, requested_gb
+from nitro_api.quantities import amount_of
 from nitro_api.resolution import episodes
 from nitro_api.resolution.known_end import known_rounds, least_steps
 from nitro_api.resolution.presets import preset_values, rllib_settings
@@ -18,7 +19,6 @@ from nitro_api.spec.job import JobSpec, Metadata, NitroTrainingJob
 from nitro_api.spec.lambda_backend import MEMORY_MIB, LambdaBackendSpec, function_name, image_region
 from nitro_api.spec.pods import Resources
 from nitro_api.spec.pricing import Pricing
-from nitro_api.spec.quantities import amount_of
 from nitro_api.spec.scaling import Scaling
 from nitro_api.spec.sharing import Sharing
 

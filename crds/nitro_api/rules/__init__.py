@@ -1,4 +1,4 @@
-"""Rules across fields, in CEL for the API server and in Python. Importing the package declares them."""
+"""Rules across fields, in CEL. Importing the package declares them."""
 
 from nitro_api.rules import (
     agents_rules,

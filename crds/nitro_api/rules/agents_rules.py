@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from nitro_api.algorithms.registry import RECORDS, TEAM_RECORDS, listed
-from nitro_api.base import Rule, declare, matches, set_to
+from nitro_api.base import Rule, declare, set_to
 from nitro_api.errors import ABSENT, FieldError
 from nitro_api.resolution.episodes import NOT_RESUMABLE, RESUMABLE
 from nitro_api.resolution.resolve import preset_of
@@ -30,67 +28,33 @@ _WINDOW = Sharing.model_fields["window"].default
 _NAMES = listed(_TEAMS, "or")
 
 
-def _learns_several(spec: JobSpec) -> bool:
-    return spec.algorithm.record.agents == "several"
-
-
-def _only_for_several(path: str, unset: str, is_unset: Callable[[JobSpec], bool]) -> Rule:
+def _only_for_several(path: str, unset: str) -> Rule:
     """The rule that a field is set for several agents only. `unset` says in CEL that it is not."""
     return Rule(
         path=path,
         cel=f"{unset} || {_A_TEAM}",
         sentence="is only allowed with an algorithm of several agents; remove it or set algorithm.name: "
         f"{_NAMES}",
-        holds=lambda spec: is_unset(spec) or _learns_several(spec),
     )
-
-
-def _one_agent_id(spec: JobSpec) -> bool:
-    id = spec.environment.id
-    return (
-        spec.environment.entry_point is None
-        and id is not None
-        and (id.startswith("ALE/") or id in _ONE_AGENT_IDS)
-    )
-
-
-def _several_agents_id(spec: JobSpec) -> bool:
-    id = spec.environment.id
-    return spec.environment.entry_point is None and id is not None and matches(SEVERAL_AGENTS, id)
 
 
 declare(
     JobSpec,
-    _only_for_several(
-        "algorithm.policies", "!has(self.algorithm.policies)", lambda spec: spec.algorithm.policies is None
-    ),
-    _only_for_several(
-        "algorithm.teamReward",
-        "!has(self.algorithm.teamReward)",
-        lambda spec: spec.algorithm.team_reward is None,
-    ),
-    _only_for_several("sharing", "!has(self.sharing)", lambda spec: spec.sharing is None),
-    _only_for_several(
-        "scaling.scaler",
-        f"!{set_to('scaling.scaler', 'marless')}",
-        lambda spec: spec.scaling.scaler != "marless",
-    ),
+    _only_for_several("algorithm.policies", "!has(self.algorithm.policies)"),
+    _only_for_several("algorithm.teamReward", "!has(self.algorithm.teamReward)"),
+    _only_for_several("sharing", "!has(self.sharing)"),
+    _only_for_several("scaling.scaler", f"!{set_to('scaling.scaler', 'marless')}"),
     Rule(
         path="network.type",
         cel=f"!({_A_TEAM}) || ((!has(self.network.type) || self.network.type == 'mlp') "
         "&& !has(self.network.convLayers))",
         sentence="must be mlp, without convLayers, with an algorithm of several agents; change it",
-        holds=lambda spec: (
-            not _learns_several(spec)
-            or (spec.network.type in (None, "mlp") and spec.network.conv_layers is None)
-        ),
     ),
     Rule(
         path="environment.id",
         cel=f"{_A_TEAM} || !({_ITS_ID} && self.environment.id.matches(r'{SEVERAL_AGENTS}'))",
         sentence=f"is an environment of several agents, so its algorithm must be one of several agents; set "
         f"algorithm.name: {_NAMES}",
-        holds=lambda spec: _learns_several(spec) or not _several_agents_id(spec),
     ),
     Rule(
         path="environment.id",
@@ -98,7 +62,6 @@ declare(
         f"|| self.environment.id in {_ONE_AGENT_IDS}))",
         sentence="is an environment of one agent, so its algorithm must be one of one agent; set "
         "algorithm.name: ppo, or choose an environment of several agents, such as mpe2/simple_spread_v3",
-        holds=lambda spec: not _learns_several(spec) or not _one_agent_id(spec),
     ),
     Rule(
         path="algorithm.teamReward",
@@ -107,7 +70,6 @@ declare(
         f"|| !({_ITS_ID} && self.environment.id in {list(COMPETITIVE)})",
         sentence="must be true with an algorithm that needs a common reward, because the agents of this "
         "environment have none; set it, or give each side an entry of algorithm.policies",
-        holds=lambda spec: not (_lacks_a_common_reward(spec) and spec.environment.id in COMPETITIVE),
     ),
     Rule(
         path="sharing.toggles",
@@ -116,12 +78,6 @@ declare(
         "< self.stop.rounds",
         sentence="must be less than stop.rounds / sharing.window, because there are sharing.window rounds "
         "before each toggle; lower it or the window, or raise stop.rounds",
-        holds=lambda spec: (
-            spec.sharing is None
-            or spec.sharing.toggles is None
-            or spec.stop.rounds is None
-            or spec.sharing.toggles * spec.sharing.window < spec.stop.rounds
-        ),
     ),
 )
 declare(
@@ -130,13 +86,11 @@ declare(
         path="toggles",
         cel="self.mode != 'random-toggle' || has(self.toggles)",
         sentence="is required with mode: random-toggle; give how often sharing begins or ends, such as 8",
-        holds=lambda sharing: sharing.mode != "random-toggle" or sharing.toggles is not None,
     ),
     Rule(
         path="toggles",
         cel="self.mode == 'random-toggle' || !has(self.toggles)",
         sentence="is only allowed with mode: random-toggle; remove it or set mode: random-toggle",
-        holds=lambda sharing: sharing.mode == "random-toggle" or sharing.toggles is None,
     ),
 )
 

@@ -27,14 +27,12 @@ def rules(records: Mapping[str, AlgorithmRecord]) -> Iterator[Rule]:
         # CEL has no type for arbitrary JSON, so it can read such a field only through dyn().
         cel=f"!has(dyn(self).rllib) || {_among(theirs)}",
         sentence="is only allowed with a name that begins with rllib/; remove it or change the name",
-        holds=lambda algorithm: algorithm.rllib is None or algorithm.name in theirs,
     )
     unset = " && ".join(f"!has(self.hyperparameters.{setting})" for setting in settings)
     yield Rule(
         path="hyperparameters",
         cel=f"!({_among(theirs)}) || !has(self.hyperparameters) || ({unset})",
         sentence="is not for the algorithms of RLlib; move the settings to rllib, under RLlib's names",
-        holds=lambda algorithm: algorithm.name not in theirs or not algorithm.hyperparameters.to_dict(),
     )
     for preset in presets_of(records):
         holders = [name for name, record in records.items() if preset in record.presets]
@@ -70,7 +68,6 @@ def _preset_rule(preset: str, holders: Sequence[str]) -> Rule:
         cel=f"self.preset != '{preset}' || {_among(holders)}",
         sentence=f"must be {listed(COLUMNS, 'or')}, as {preset} is for {names}; "
         f"choose one or set name: {names}",
-        holds=lambda algorithm: algorithm.preset != preset or algorithm.name in holders,
     )
 
 
@@ -85,9 +82,6 @@ def _setting_rule(setting: str, owners: Sequence[str], takers: Sequence[str]) ->
         cel=f"{_among(takers)} || !has(self.hyperparameters.{setting})",  # the block has a default
         sentence=f"{start} other algorithms; {end}",
         exact=f"{start} {{name}}; {end}",
-        holds=lambda algorithm: (
-            algorithm.name in takers or setting not in algorithm.hyperparameters.to_dict()
-        ),
     )
 
 
@@ -98,9 +92,6 @@ def _own_rules(records: Iterable[AlgorithmRecord]) -> Iterator[Rule]:
             yield replace(
                 rule,
                 cel=f"self.name != '{record.name}' || ({rule.cel})",
-                holds=lambda algorithm, name=record.name, rule=rule: (  # type: ignore[misc]
-                    algorithm.name != name or rule.holds(algorithm)
-                ),
             )
 
 
@@ -118,9 +109,6 @@ declare(
         path="policies",
         cel="!has(self.policies) || self.policies.all(p, self.policies.exists_one(q, q.agents == p.agents))",
         sentence="must name agents once; remove one of two entries with the same text in agents",
-        holds=lambda algorithm: (
-            len({entry.agents for entry in algorithm.policies or ()}) == len(algorithm.policies or ())
-        ),
     ),
 )
 declare(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from nitro_api.base import Rule, declare, rules_of
+from nitro_api.base import Rule, broken_by, declare, rules_of
 from nitro_api.errors import FieldError
+from nitro_api.quantities import amount_of
 from nitro_api.resolution.resolve import most_actors, resolve
 from nitro_api.rules.payload_rules import least_fragment, least_weights, spaces
 from nitro_api.spec.cache import Cache, CacheResources
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
 from nitro_api.spec.pods import Resources
-from nitro_api.spec.quantities import amount_of
 
 USUAL_MIB = 1024
 ROUNDS = 2
@@ -28,7 +28,6 @@ declare(
         cel="!has(self.memory) || (isQuantity(string(self.memory)) "
         "&& quantity(string(self.memory)).compareTo(quantity('64Mi')) >= 0)",
         sentence="must be at least 64Mi; write it as 512Mi or 2Gi",
-        holds=lambda cache: cache.memory is None or amount_of(cache.memory) >= 64 * _MIB,
     ),
 )
 
@@ -58,9 +57,8 @@ def mistakes(job: NitroTrainingJob) -> list[FieldError]:
 def _of_resources(given: CacheResources, data: int) -> list[FieldError]:
     """The errors of its container's resources: the CRD has no room for these rules."""
     same = Resources.model_construct(requests=given.requests, limits=given.limits)
-    for rule in rules_of(Resources):
-        if not rule.holds(same):
-            return [FieldError(f"{_RESOURCES}.{rule.path}", getattr(given, rule.path), rule.sentence)]
+    for rule in broken_by(same, rules_of(Resources)):
+        return [FieldError(f"{_RESOURCES}.{rule.path}", getattr(given, rule.path), rule.sentence)]
     limit = (given.limits or {}).get("memory")
     if limit is None or amount_of(limit) > data * _MIB:
         return []

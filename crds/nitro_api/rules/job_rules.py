@@ -1,19 +1,17 @@
-"""The rules across fields, each declared once: for `nitro validate` in Python, for the API server in CEL.
+"""The rules across fields, each declared once, in CEL.
 
-`crd.py` puts the CEL and the sentence in the CRD, so kubectl and `nitro validate` say the same at the same
-path.
+`crd.py` puts the CEL and the sentence in the CRD, and `nitro validate` evaluates the same CEL, so kubectl and
+`nitro validate` say the same at the same path.
 """
 
 from __future__ import annotations
 
-import re
-
-from nitro_api.base import Rule, declare, matches, matching
+from nitro_api.base import Rule, declare, matching
+from nitro_api.quantities import DURATION_PATTERN, QUANTITY_PATTERN
 from nitro_api.spec.backend import Backend
 from nitro_api.spec.checkpoint import Checkpoint, CheckpointBucket, CheckpointVolume
 from nitro_api.spec.environment import Environment
 from nitro_api.spec.job import NitroTrainingJob
-from nitro_api.spec.quantities import DURATION_PATTERN, QUANTITY_PATTERN, amount_of
 from nitro_api.spec.stop import Evaluation, Stop
 
 _ID = "^[A-Za-z0-9_.:-]+(/[A-Za-z0-9_.:-]+)?$"
@@ -28,9 +26,6 @@ declare(
         cel="!has(self.environment) "
         "|| self.environment.all(a, self.environment.exists_one(b, b.name == a.name))",
         sentence="must have sets of different names; rename one of two with the same name",
-        holds=lambda evaluation: (
-            len({one.name for one in evaluation.environment or ()}) == len(evaluation.environment or ())
-        ),
     ),
 )
 declare(
@@ -39,7 +34,6 @@ declare(
         path="metadata.name",
         cel=f"self.metadata.name.size() <= 40 && self.metadata.name.matches(r'{_JOB_NAME}')",
         sentence="must be at most 40 lower-case letters, digits and hyphens, a letter first; rename the job",
-        holds=lambda job: len(job.metadata.name) <= 40 and matches(_JOB_NAME, job.metadata.name),
     ),
 )
 declare(
@@ -48,7 +42,6 @@ declare(
         path="id",
         cel="has(self.id) || has(self.entryPoint)",
         sentence="is required without entryPoint; give id, such as Hopper-v5, or entryPoint",
-        holds=lambda env: env.id is not None or env.entry_point is not None,
     ),
     matching(
         "id", _ID, "must be an environment id such as Hopper-v5 or ALE/Pong-v5; remove other characters"
@@ -61,11 +54,6 @@ declare(
         cel="!has(self.envsPerActor) || !has(self.rolloutLength) || self.envsPerActor == 0 "
         "|| self.rolloutLength % self.envsPerActor == 0",
         sentence="must divide rolloutLength; choose a divisor of rolloutLength",
-        holds=lambda env: (
-            env.envs_per_actor is None
-            or env.rollout_length is None
-            or env.rollout_length % env.envs_per_actor == 0
-        ),
     ),
 )
 declare(
@@ -75,10 +63,6 @@ declare(
         cel=f"!has(self.duration) || (self.duration.matches(r'{DURATION_PATTERN}') "
         "&& self.duration.matches('[1-9]'))",
         sentence="must be a length of time above zero; write it as 45s, 90m or 2h30m",
-        holds=lambda stop: (
-            matches(DURATION_PATTERN, stop.duration)
-            and (stop.duration is None or re.search("[1-9]", stop.duration) is not None)
-        ),
     ),
 )
 declare(
@@ -88,15 +72,8 @@ declare(
             path=block,
             cel=f"self.type == '{name}' || !has(self.{block})",
             sentence=f"is only allowed with type: {name}; remove the block or set type: {name}",
-            holds=lambda backend, name=name, field=field: (  # type: ignore[misc]
-                backend.type == name or getattr(backend, field) is None
-            ),
         )
-        for name, block, field in (
-            ("Knative", "knative", "knative"),
-            ("Lambda", "lambda", "lambda_"),
-            ("Local", "local", "local"),
-        )
+        for name, block in (("Knative", "knative"), ("Lambda", "lambda"), ("Local", "local"))
     ),
 )
 declare(
@@ -105,22 +82,17 @@ declare(
         path="claimName",
         cel="!has(self.claimName) || (!has(self.size) && !has(self.storageClassName))",
         sentence="excludes size and storageClassName, which a claim of the operator's has; remove either",
-        holds=lambda pvc: pvc.claim_name is None or (pvc.size is None and pvc.storage_class_name is None),
     ),
     Rule(
         path="retain",
         cel="!has(self.claimName) || self.retain",
         sentence="must be true with claimName, because a claim of yours always stays; remove retain",
-        holds=lambda pvc: pvc.claim_name is None or pvc.retain,
     ),
     Rule(
         path="size",
         cel=f"!has(self.size) || (self.size.matches(r'{QUANTITY_PATTERN}') "
         "&& quantity(self.size).isGreaterThan(quantity('0')))",
         sentence="must be an amount of storage above zero; write it as 500Mi or 10Gi",
-        holds=lambda pvc: (
-            pvc.size is None or (matches(QUANTITY_PATTERN, pvc.size) and amount_of(pvc.size) > 0)
-        ),
     ),
 )
 declare(
@@ -129,7 +101,6 @@ declare(
         path="s3",
         cel="!has(self.s3) || !has(self.pvc)",
         sentence="excludes pvc, because a run is kept in one place; remove either",
-        holds=lambda checkpoint: checkpoint.s3 is None or checkpoint.pvc is None,
     ),
 )
 declare(
@@ -138,12 +109,10 @@ declare(
         path="bucket",
         cel=f"self.bucket.matches(r'{_BUCKET}')",
         sentence="must be lower-case letters, digits, dots and hyphens, as S3 names buckets; correct it",
-        holds=lambda s3: matches(_BUCKET, s3.bucket),
     ),
     Rule(
         path="endpointUrl",
         cel="!has(self.endpointUrl) || self.endpointUrl.matches('^https?://[^/]+')",
         sentence="must be a URL; write it as https://host:port",
-        holds=lambda s3: s3.endpoint_url is None or re.match("https?://[^/]+", s3.endpoint_url) is not None,
     ),
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nitro_api.base import Rule, declare, matches, matching
+from nitro_api.base import Rule, declare, matching
 from nitro_api.spec.backend import Backend
 from nitro_api.spec.job import JobSpec
-from nitro_api.spec.lambda_backend import ECR_IMAGE, LambdaBackendSpec, image_region
+from nitro_api.spec.lambda_backend import ECR_IMAGE, LambdaBackendSpec
 from nitro_api.spec.pods import Learner
 
 MAX_TIMEOUT_SECONDS = 900
@@ -20,14 +20,7 @@ AWS_URL = (
 """Address of Lambda itself. Machines and load balancers of AWS' customers are in amazonaws.com too."""
 
 _ROLE = "^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]+$"
-_MANAGED_ONLY = {
-    "image": "image",
-    "roleArn": "role_arn",
-    "vpc": "vpc",
-    "reservedConcurrency": "reserved_concurrency",
-    "provisionedConcurrency": "provisioned_concurrency",
-    "tags": "tags",
-}
+_MANAGED_ONLY = ("image", "roleArn", "vpc", "reservedConcurrency", "provisionedConcurrency", "tags")
 
 _A_ROLE = matching(
     "roleArn", _ROLE, "must be the ARN of an IAM role; write it as arn:aws:iam::123456789012:role/name"
@@ -44,20 +37,17 @@ declare(
         path="image",
         cel="!self.manage || has(self.image)",
         sentence="is required with manage: true; push the actor image to Amazon ECR and give its address",
-        holds=lambda function: not function.manage or function.image is not None,
     ),
     Rule(
         path="image",
         cel=f"!has(self.image) || has(self.endpointUrl) || self.image.matches(r'{ECR_IMAGE}')",
         sentence="must be in Amazon ECR, because Lambda takes images from nowhere else; write it as "
         "123456789012.dkr.ecr.us-east-2.amazonaws.com/nitro-actor:0.1.0",
-        holds=lambda function: function.endpoint_url is not None or matches(ECR_IMAGE, function.image),
     ),
     Rule(
         path="roleArn",
         cel="!self.manage || has(self.roleArn)",
         sentence="is required with manage: true; give the role that the function runs as (docs/lambda.md)",
-        holds=lambda function: not function.manage or function.role_arn is not None,
     ),
     _A_ROLE,
     *(
@@ -65,17 +55,13 @@ declare(
             path=path,
             cel=f"self.manage || !has(self.{path})",
             sentence="is only allowed with manage: true; remove it or set manage: true",
-            holds=lambda function, name=name: (  # type: ignore[misc]
-                function.manage or getattr(function, name) is None
-            ),
         )
-        for path, name in _MANAGED_ONLY.items()
+        for path in _MANAGED_ONLY
     ),
     Rule(
         path="region",
         cel=f"has(self.region) || (has(self.image) && self.image.matches(r'{ECR_IMAGE}'))",
         sentence="is required where no address in Amazon ECR tells it; write it as us-east-2",
-        holds=lambda function: function.region is not None or image_region(function.image) is not None,
     ),
     matching("region", _REGION, "must be an AWS region; write it as us-east-2"),
     Rule(
@@ -84,9 +70,6 @@ declare(
         "|| self.image.contains('.ecr.' + self.region + '.')",
         sentence="must be the image's, because Lambda takes images from its own region only; remove region "
         "or push the image there",
-        holds=lambda function: (
-            function.region is None or image_region(function.image) in (None, function.region)
-        ),
     ),
     matching(
         "endpointUrl",
@@ -99,9 +82,6 @@ declare(
         f"|| self.endpointUrl.matches(r'{AWS_URL}')",
         sentence="must be Lambda's own, such as https://lambda.us-east-2.amazonaws.com, without "
         "credentialsSecret, because the operator signs requests there as itself; give credentialsSecret",
-        holds=lambda function: (
-            function.credentials_secret is not None or matches(AWS_URL, function.endpoint_url)
-        ),
     ),
     Rule(
         path="tags",
@@ -109,21 +89,16 @@ declare(
         "&& !k.startsWith('nitro.dev/'))",
         sentence="must have keys of 1 to 128 characters, not begun with aws: or nitro.dev/, which are taken; "
         "rename the tag",
-        holds=lambda function: all(
-            0 < len(key) <= 128 and not key.startswith(("aws:", "nitro.dev/")) for key in function.tags or ()
-        ),
     ),
     Rule(
         path="redis",
         cel="self.transport != 'Redis' || has(self.redis)",
         sentence="is required with transport: Redis; name the Secret that holds the address",
-        holds=lambda function: function.transport != "Redis" or function.redis is not None,
     ),
     Rule(
         path="redis",
         cel="self.transport == 'Redis' || !has(self.redis)",
         sentence="is only allowed with transport: Redis; remove it or set transport: Redis",
-        holds=lambda function: function.transport == "Redis" or function.redis is None,
     ),
 )
 declare(
@@ -133,7 +108,6 @@ declare(
         cel="self.type != 'Lambda' || has(self.lambda)",
         sentence="is required with type: Lambda; give image and roleArn, or manage: false, functionName and "
         "region",
-        holds=lambda backend: backend.type != "Lambda" or backend.lambda_ is not None,
     ),
 )
 declare(
@@ -143,7 +117,6 @@ declare(
         cel=f"self.backend.type != 'Lambda' || self.actor.timeoutSeconds <= {MAX_TIMEOUT_SECONDS}",
         sentence=f"must be at most {MAX_TIMEOUT_SECONDS} with backend.type: Lambda, which ends an invocation "
         "then; lower it, or sample less per rollout",
-        holds=lambda spec: spec.backend.type != "Lambda" or spec.actor.timeout_seconds <= MAX_TIMEOUT_SECONDS,
     ),
     Rule(
         path="learner.roleArn",
@@ -151,10 +124,5 @@ declare(
         "|| !has(self.backend.lambda.credentialsSecret)",
         sentence="excludes backend.lambda.credentialsSecret, whose user the learner would be instead; remove "
         "either",
-        holds=lambda spec: (
-            spec.learner.role_arn is None
-            or spec.backend.lambda_ is None
-            or spec.backend.lambda_.credentials_secret is None
-        ),
     ),
 )

@@ -15,18 +15,12 @@ declare(
         path="atari",
         cel="!has(self.atari) || (has(self.id) && self.id.startsWith('ALE/') && !has(self.entryPoint))",
         sentence="is only allowed with an id that begins with ALE/ and without entryPoint; remove it",
-        holds=lambda env: env.atari is None or env.is_atari,
     ),
     Rule(
         path="infoMetrics",
         cel="!has(self.infoMetrics) || has(self.entryPoint) || !has(self.id) || !(self.id.startsWith('ALE/') "
         "|| self.id.startsWith('smax/'))",
         sentence="is not allowed with Atari games and SMAX, which give no info; remove it",
-        holds=lambda env: (
-            env.info_metrics is None
-            or env.entry_point is not None
-            or not (env.id or "").startswith(("ALE/", "smax/"))
-        ),
     ),
 )
 declare(
@@ -35,19 +29,12 @@ declare(
         path="convLayers",
         cel="!has(self.convLayers) || !has(self.type) || self.type == 'conv'",
         sentence="is only allowed with type: conv; remove it or set type: conv",
-        holds=lambda network: network.conv_layers is None or network.type in (None, "conv"),
     ),
     Rule(
         path="hiddenSizes",
         cel="!has(self.hiddenSizes) || self.hiddenSizes.size() > 0 || has(self.convLayers) "
         f"|| {set_to('type', 'conv')}",
         sentence="must have at least one entry with type: mlp; give the units of each, such as [64, 64]",
-        holds=lambda network: bool(
-            network.hidden_sizes is None
-            or network.hidden_sizes
-            or network.conv_layers
-            or network.type == "conv"
-        ),
     ),
 )
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic.alias_generators import to_snake
-
-from nitro_api.base import Rule, declare, matches, set_to
+from nitro_api.base import Rule, declare, set_to
 from nitro_api.spec.placement import (
     KEY_PATTERN,
     LabelRequirement,
@@ -23,7 +21,6 @@ def label_keys(path: str) -> Rule:
         cel=f"!has(self.{path}) || self.{path}.all(key, key.matches(r'{KEY_PATTERN}'))",
         sentence="must have keys like team or example.com/team: at most 63 letters, digits, -, _ and ., "
         "a letter or digit at both ends; correct them",
-        holds=lambda model: all(matches(KEY_PATTERN, key) for key in getattr(model, to_snake(path)) or ()),
     )
 
 
@@ -35,7 +32,6 @@ def _values(*operators: str) -> Rule:
         path="values",
         cel=f"(self.operator in {list(operators)}) == (has(self.values) && self.values.size() > 0)",
         sentence=f"must be given with {', '.join(operators)}, and with no other operator; add or remove it",
-        holds=lambda condition: (condition.operator in operators) == bool(condition.values),
     )
 
 
@@ -48,11 +44,6 @@ declare(
         cel="!(self.operator in ['Gt', 'Lt']) || !has(self.values) "
         f"|| self.values.size() == 1 && self.values[0].matches('{_NUMBER}')",
         sentence="must be one whole number with Gt and Lt; write it as ['8']",
-        holds=lambda condition: (
-            condition.operator not in ("Gt", "Lt")
-            or condition.values is None
-            or (len(condition.values) == 1 and matches(_NUMBER, condition.values[0]))
-        ),
     ),
 )
 declare(
@@ -61,18 +52,15 @@ declare(
         path="operator",
         cel="has(self.key) || self.operator == 'Exists'",
         sentence="must be Exists without a key; name the key or set operator: Exists",
-        holds=lambda toleration: toleration.key is not None or toleration.operator == "Exists",
     ),
     Rule(
         path="value",
         cel="!has(self.value) || self.operator == 'Equal'",
         sentence="is only allowed with operator: Equal; remove it or set operator: Equal",
-        holds=lambda toleration: toleration.value is None or toleration.operator == "Equal",
     ),
     Rule(
         path="tolerationSeconds",
         cel=f"!has(self.tolerationSeconds) || {set_to('effect', 'NoExecute')}",
         sentence="is only allowed with effect: NoExecute; remove it or set effect: NoExecute",
-        holds=lambda toleration: toleration.toleration_seconds is None or toleration.effect == "NoExecute",
     ),
 )

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-
-from pydantic.alias_generators import to_snake
-
 from nitro_api.algorithms.registry import listed
-from nitro_api.base import Model, Rule, declare, matches, matching
+from nitro_api.base import Model, Rule, declare, matching
 from nitro_api.rules.placement_rules import label_keys
 from nitro_api.spec.pod_template import EmptyDirSource, EnvSource, EnvVar, FileItem, Volume, VolumeMount
 from nitro_api.spec.pods import Actor, Learner
@@ -53,7 +48,6 @@ def _one_source(model: type[Model]) -> Rule:
         path=names[0],
         cel=f"[{', '.join(f'has(self.{name})' for name in names)}].filter(given, given).size() == 1",
         sentence=f"must be given, or another source, but one only; name one of {listed(names, 'or')}",
-        holds=lambda source: len(source.to_dict().keys() & set(names)) == 1,
     )
 
 
@@ -66,13 +60,11 @@ declare(
         path="name",
         cel="!self.name.startsWith('NITRO_') && self.name != 'HOME'",
         sentence="must not be HOME or begin with NITRO_, because the operator sets those; rename it",
-        holds=lambda variable: not variable.name.startswith("NITRO_") and variable.name != "HOME",
     ),
     Rule(
         path="value",
         cel="!has(self.value) || !has(self.valueFrom)",
         sentence="excludes valueFrom; remove either",
-        holds=lambda variable: variable.value is None or variable.value_from is None,
     ),
 )
 declare(
@@ -82,9 +74,6 @@ declare(
         cel=f"self.mountPath.matches(r'{_MOUNT_PATH}') && !(self.mountPath in {list(OPERATORS_PATHS)})",
         sentence="must be an absolute path without //, ., .. or a / at its end, and none of "
         f"{', '.join(OPERATORS_PATHS)}; write it as /data",
-        holds=lambda mount: (
-            matches(_MOUNT_PATH, mount.mount_path) and mount.mount_path not in OPERATORS_PATHS
-        ),
     ),
 )
 
@@ -95,7 +84,6 @@ def below(path: str, example: str = "games/pong") -> Rule:
         path=path,
         cel=f"!has(self.{path}) || !self.{path}.matches(r'{_OUTSIDE}')",
         sentence=f"must not begin with / or .. and not go up by ..; write it as {example}",
-        holds=lambda item: re.search(_OUTSIDE, getattr(item, to_snake(path)) or "") is None,
     )
 
 
@@ -107,26 +95,17 @@ declare(
         path="sizeLimit",
         cel="!string(self.sizeLimit).startsWith('-')",
         sentence="must not be negative; write it as 500Mi or 1Gi",
-        holds=lambda folder: not str(folder.size_limit).startswith("-"),
     ),
 )
 
 
 def _once(path: str, what: str, *fields: str) -> Rule:
     same = " && ".join(f"it.{name} == one.{name}" for name in fields)
-    names = [to_snake(name) for name in fields]
     return Rule(
         path=path,
         cel=f"!has(self.{path}) || self.{path}.all(one, self.{path}.exists_one(it, {same}))",
         sentence=f"must have each {' and '.join(fields)} once; change or remove one of the {what}",
-        holds=lambda pod: _differ(
-            [[getattr(item, name) for name in names] for item in getattr(pod, to_snake(path)) or ()]
-        ),
     )
-
-
-def _differ(items: list[list[str]]) -> bool:
-    return all(items.count(item) == 1 for item in items)
 
 
 def _free_prefix(path: str) -> Rule:
@@ -135,12 +114,7 @@ def _free_prefix(path: str) -> Rule:
         path=path,
         cel=f"!has(self.{path}) || self.{path}.all(key, !({taken}))",
         sentence=f"must not begin with {', '.join(OPERATORS_PREFIXES)}, which others set; remove it",
-        holds=lambda pod: not any(key.startswith(OPERATORS_PREFIXES) for key in getattr(pod, path) or ()),
     )
-
-
-def _names(items: Iterable[Volume | VolumeMount | EnvVar] | None) -> set[str]:
-    return {item.name for item in items or ()}
 
 
 _POD = (
@@ -158,21 +132,18 @@ _POD = (
         path="volumes",
         cel=f"!has(self.volumes) || self.volumes.all(volume, !(volume.name in {list(OPERATORS_VOLUMES)}))",
         sentence=f"must not have a name of the operator's: {', '.join(OPERATORS_VOLUMES)}; rename it",
-        holds=lambda pod: not _names(pod.volumes) & set(OPERATORS_VOLUMES),
     ),
     Rule(
         path="volumes",
         cel="!has(self.volumes) || self.volumes.all(volume, has(self.volumeMounts) "
         "&& self.volumeMounts.exists(mount, mount.name == volume.name))",
         sentence="must each be mounted; add it to volumeMounts or remove it",
-        holds=lambda pod: _names(pod.volumes) <= _names(pod.volume_mounts),
     ),
     Rule(
         path="volumeMounts",
         cel="!has(self.volumeMounts) || self.volumeMounts.all(mount, has(self.volumes) "
         "&& self.volumes.exists(volume, volume.name == mount.name))",
         sentence="must name a volume in volumes; add the volume or correct the name",
-        holds=lambda pod: _names(pod.volume_mounts) <= _names(pod.volumes),
     ),
 )
 declare(
@@ -182,9 +153,6 @@ declare(
         path="roundDeadlineSeconds",
         cel="!has(self.roundDeadlineSeconds) || self.timeoutSeconds <= self.roundDeadlineSeconds",
         sentence="must be at least timeoutSeconds; raise roundDeadlineSeconds or lower timeoutSeconds",
-        holds=lambda actor: (
-            actor.round_deadline_seconds is None or actor.timeout_seconds <= actor.round_deadline_seconds
-        ),
     ),
 )
 declare(
@@ -194,6 +162,5 @@ declare(
         path="serviceAccountName",
         cel="!has(self.serviceAccountName) || !has(self.roleArn)",
         sentence="excludes roleArn, which the operator writes on an account of its own; remove either",
-        holds=lambda learner: learner.service_account_name is None or learner.role_arn is None,
     ),
 )

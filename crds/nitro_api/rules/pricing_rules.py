@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from nitro_api.base import Rule, declare
-from nitro_api.costs.pod_prices import POD_PRICES
 from nitro_api.spec.job import JobSpec
 from nitro_api.spec.pricing import Pricing
 
@@ -13,7 +12,6 @@ declare(
         path="pods",
         cel="!has(self.pods) || self.pods == 'lambda-like' || self.model != 'vm'",
         sentence="excludes model: vm, which pays machines in place of pods; remove either",
-        holds=lambda pricing: pricing.pods not in POD_PRICES or pricing.model != "vm",
     ),
     Rule(
         path="podVCPUSecond",
@@ -21,9 +19,6 @@ declare(
         "|| (has(self.pods) && self.pods != 'lambda-like')",
         sentence="is only allowed beside podGBSecond, because lambda-like's price of memory contains the "
         "CPU; give both prices, or pods: autopilot, fargate or node",
-        holds=lambda pricing: (
-            pricing.pod_vcpu_second is None or pricing.pod_gb_second is not None or pricing.pods in POD_PRICES
-        ),
     ),
 )
 declare(
@@ -32,6 +27,5 @@ declare(
         path="pricing.pods",
         cel="!has(self.pricing.pods) || self.pricing.pods == 'lambda-like' || self.backend.type != 'Lambda'",
         sentence="is only allowed without backend.type: Lambda, whose invocations are billed; remove either",
-        holds=lambda spec: spec.pricing.pods not in POD_PRICES or spec.backend.type != "Lambda",
     ),
 )

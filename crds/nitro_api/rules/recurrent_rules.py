@@ -17,9 +17,6 @@ declare(
         path="recurrent",
         cel="!has(self.recurrent) || (!has(self.convLayers) && (!has(self.type) || self.type == 'mlp'))",
         sentence="is only allowed with type: mlp and without convLayers; remove it or them",
-        holds=lambda network: (
-            network.recurrent is None or (network.conv_layers is None and network.type in (None, "mlp"))
-        ),
     ),
 )
 declare(
@@ -31,9 +28,6 @@ declare(
         "|| !self.environment.id.startsWith('ALE/')",
         sentence="is only allowed with type: mlp, and Atari games have conv by default; remove it, or set "
         "network.type: mlp",
-        holds=lambda spec: (
-            spec.network.recurrent is None or spec.network.type == "mlp" or not spec.environment.is_atari
-        ),
     ),
     Rule(
         path="network.recurrent",
@@ -41,17 +35,11 @@ declare(
         f"|| self.algorithm.policies.all(p, p.name in {_NAMES})))",
         sentence=f"is only allowed with the algorithms {listed(_NAMES, 'and')}; remove it, or set "
         f"algorithm.name: {listed(_NAMES, 'or')}",
-        holds=lambda spec: (
-            spec.network.recurrent is None or all(record.recurrent for record in spec.algorithm.records)
-        ),
     ),
     Rule(
         path="network.recurrent",
         cel=f"{_WITHOUT} || !has(self.sharing) || self.sharing.mode in {list(_MODES)}",
         sentence="is only allowed where the sharing of policies does not change, because a policy cannot go "
         f"on with another one's memory; remove it, or set sharing.mode: {listed(_MODES, 'or')}",
-        holds=lambda spec: (
-            spec.network.recurrent is None or spec.sharing is None or spec.sharing.mode in _MODES
-        ),
     ),
 )

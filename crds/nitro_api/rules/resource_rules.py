@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from nitro_api.base import Rule, declare, matches
+from nitro_api.base import Rule, declare
 from nitro_api.spec.placement import DOMAIN, QUALIFIED
 from nitro_api.spec.pods import Resources
-from nitro_api.spec.quantities import at_most
 
 _NAME = f"^(cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMGT]i|{DOMAIN}/{QUALIFIED})$"
 _WHOLE = "^[0-9]+$"
 
 
-def _each(block: str, cel: str, sentence: str, holds: Callable[[str, str], bool]) -> Rule:
+def _each(block: str, cel: str, sentence: str) -> Rule:
     """A rule about each resource of requests or limits: its `name` and, as text, its `amount`."""
     each = cel.replace("amount", f"string(self.{block}[name])")
     return Rule(
         path=block,
         cel=f"!has(self.{block}) || self.{block}.all(name, {each})",
         sentence=sentence,
-        holds=lambda resources: all(
-            holds(name, str(amount)) for name, amount in (getattr(resources, block) or {}).items()
-        ),
     )
 
 
@@ -33,20 +27,17 @@ for _block in ("requests", "limits"):
             _block,
             "!amount.startsWith('-')",
             "must not be negative; write amounts as 500m, 2 or 4Gi",
-            lambda _, amount: not amount.startswith("-"),
         ),
         _each(
             _block,
             f"name.matches(r'{_NAME}')",
             "must name cpu, memory, ephemeral-storage, hugepages-2Mi and the like, or a device with its "
             "domain, such as nvidia.com/gpu; correct the name",
-            lambda name, _: matches(_NAME, name),
         ),
         _each(
             _block,
             f"!name.contains('/') || amount.matches('{_WHOLE}')",
             "must have devices, such as nvidia.com/gpu, in whole numbers; write the amount as 1",
-            lambda name, amount: "/" not in name or matches(_WHOLE, amount),
         ),
     )
 declare(
@@ -58,10 +49,6 @@ declare(
         "|| !isQuantity(string(self.requests[name])) || !isQuantity(string(self.limits[name])) "
         "|| quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",
         sentence="must be at most the limits; lower the request or raise the limit",
-        holds=lambda resources: all(
-            at_most(amount, (resources.limits or {}).get(name, amount))
-            for name, amount in (resources.requests or {}).items()
-        ),
     ),
     Rule(
         path="requests",
@@ -70,10 +57,5 @@ declare(
         "&& string(self.limits[name]) == string(self.requests[name]))",
         sentence="must have devices, such as nvidia.com/gpu, and hugepages with the amount that limits has; "
         "give it there too",
-        holds=lambda resources: all(
-            ("/" not in name and not name.startswith("hugepages-"))
-            or str((resources.limits or {}).get(name)) == str(amount)
-            for name, amount in (resources.requests or {}).items()
-        ),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nitro_api.base import Rule, declare, matches
+from nitro_api.base import Rule, declare
 from nitro_api.rules.pod_rules import below
 from nitro_api.spec.algorithm import AgentsAlgorithm, Algorithm
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
@@ -23,20 +23,17 @@ declare(
         path="job",
         cel="[has(self.job), has(self.s3), has(self.claim)].exists_one(given, given)",
         sentence="must be given, or s3, or claim with folder, but one only; name one",
-        holds=lambda source: [source.job, source.s3, source.claim].count(None) == 2,
     ),
     Rule(
         path="folder",
         cel="has(self.folder) == has(self.claim)",
         sentence="must be given with claim, and only with it; add or remove one",
-        holds=lambda source: (source.folder is None) == (source.claim is None),
     ),
     below("folder", "NAME-UID"),
     Rule(
         path="s3",
         cel=f"!has(self.s3) || self.s3.matches(r'{_S3}')",
         sentence="must be the folder of a run in a bucket; write it as s3://BUCKET/PREFIX/NAME-UID",
-        holds=lambda source: matches(_S3, source.s3),
     ),
 )
 declare(
@@ -46,7 +43,6 @@ declare(
         cel="!has(self.spec.resumeFrom) || !has(self.spec.resumeFrom.job) "
         "|| self.spec.resumeFrom.job != self.metadata.name",
         sentence="must name another job; a job goes on from its own checkpoints by itself",
-        holds=lambda job: job.spec.resume_from is None or job.spec.resume_from.job != job.metadata.name,
     ),
 )
 

@@ -10,7 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from nitro_api.algorithms.registry import RECORDS, settings_of
-from nitro_api.base import NAME_PATTERN, RULES_BROKEN, Model, Rule, rules_of
+from nitro_api.base import NAME_PATTERN, RULES_BROKEN, Model, Rule, broken_by, rules_of
 from nitro_api.errors import ABSENT, FieldError
 from nitro_api.schema.foreign_names import known_as, plain
 from nitro_api.schema.openapi import INT_OR_STRING, Schema, fields, schema_at
@@ -71,11 +71,12 @@ def broken_rules(
             if isinstance(item, Model):
                 found += broken_rules(item, data, doubtful, at)
     doubtful = [*doubtful, *(place for place, _ in found)]
-    for rule in rules_of(type(model)):
-        reads = [(*location, *path) for path in rule.reads]
-        if not any(related(path, place) for path in reads for place in doubtful) and not rule.holds(model):
-            found.append(broken(rule.about(model), location, data))
-    return found
+    rules = [
+        rule
+        for rule in rules_of(type(model))
+        if not any(related((*location, *path), place) for path in rule.reads for place in doubtful)
+    ]
+    return [*found, *(broken(rule, location, data) for rule in broken_by(model, rules))]
 
 
 def broken(rule: Rule, location: Location, data: dict[str, Any]) -> tuple[Location, FieldError]:

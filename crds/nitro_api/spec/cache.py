@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nitro_api.base import Model
+from nitro_api.quantities import Quantity
 from nitro_api.spec.pods import Amounts
-from nitro_api.spec.quantities import Quantity
 
 
 class CacheResources(Model):

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nitro_api.base import Model, Name
+from nitro_api.quantities import Quantity
 from nitro_api.spec.placement import Affinity, Labels, Toleration, TopologySpreadConstraint
-from nitro_api.spec.quantities import Quantity
 
 Path = Annotated[str, Field(min_length=1, max_length=512)]
 DATA_KEY_PATTERN = "^[-._A-Za-z0-9]+$"

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nitro_api.base import Arn, Model
+from nitro_api.quantities import Quantity
 from nitro_api.spec.checkpoint import Checkpoint
 from nitro_api.spec.pod_template import PodTemplate
-from nitro_api.spec.quantities import Quantity
 
 Image = Annotated[str, Field(min_length=1, max_length=512)]
 Amounts = Annotated[dict[str, Quantity], Field(max_length=16)]

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from nitro_api.base import NAME_PATTERN, Model, resolved
+from nitro_api.quantities import seconds_of
 from nitro_api.spec.free_json import FreeJson, with_floats
-from nitro_api.spec.quantities import seconds_of
 
 
 class EvaluationEnvironment(Model):

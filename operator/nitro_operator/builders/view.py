@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from nitro_api import JobSpec
+from nitro_api.quantities import multiplied
 from nitro_api.rules.update_rules import mendable_settings
 from nitro_api.spec.pods import Resources
-from nitro_api.spec.quantities import multiplied
 from nitro_operator.config import Config
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import JobKey, Object

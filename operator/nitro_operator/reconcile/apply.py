@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from nitro_api.spec.quantities import amount_of
+from nitro_api.quantities import amount_of
 from nitro_operator.kube import names
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import Kube

@@ -12,7 +12,7 @@ import asyncio
 import logging
 
 from nitro_api.pools.pod_resources import ACTOR
-from nitro_api.spec.quantities import amount_of
+from nitro_api.quantities import amount_of
 from nitro_operator.kube import names
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError

@@ -10,7 +10,7 @@ from nitro_api.costs.pod_prices import pod_vcpu
 from nitro_api.costs.prices import pod_cost
 from nitro_api.pools.pod_resources import SLEEPING_VCPU, asleep, to_sleep
 from nitro_api.pools.sleeping import Division, PodPrices, PoolNeed, Slopes, divide
-from nitro_api.spec.quantities import amount_of
+from nitro_api.quantities import amount_of
 from nitro_api.spec.status import MOST_ADDRESSES
 from nitro_operator.backends import ActorDeployment
 from nitro_operator.builders import JobView

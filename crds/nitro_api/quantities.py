@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
@@ -13,10 +14,12 @@ DURATION_PATTERN = r"^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$"
 QUANTITY_PATTERN = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$"
 )
-_FACTORS = {
-    "": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
-    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
+_FACTORS: dict[str, int | Fraction] = {
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60,
+    "n": Fraction("1e-9"), "u": Fraction("1e-6"), "m": Fraction("1e-3"),
+    "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18, "": 1,
 }  # fmt: skip
+"""What the suffix of a quantity multiplies it by."""
 
 QUANTITY_SCHEMA: dict[str, Any] = {
     "x-kubernetes-int-or-string": True,
@@ -45,17 +48,22 @@ def amount_of(quantity: int | str) -> float:
 
 @functools.lru_cache(maxsize=1024)  # the operator asks again and again for the few that a job's pods have
 def _amount_of(text: str) -> float:
+    number, factor = _parsed(text)
+    return float(number) * float(factor)
+
+
+def compare(one: str, other: str) -> int:
+    """-1, 0 or 1, as the one quantity is less than, equal to or more than the other: 1.1 is 1100m."""
+    first, second = (Fraction(number) * factor for number, factor in map(_parsed, (one, other)))
+    return (first > second) - (first < second)
+
+
+def _parsed(text: str) -> tuple[str, int | Fraction]:
+    """The number of a quantity and the factor of its suffix. Raises ValueError."""
     if not re.fullmatch(QUANTITY_PATTERN, text):
         raise ValueError(f"{text!r} is not a quantity such as 500m or 2Gi")
-    for suffix in ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "n", "u", "m", "k", "M", "G", "T", "P", "E"):
-        if text.endswith(suffix):
-            return float(text[: -len(suffix)]) * _FACTORS[suffix]
-    return float(text)
-
-
-def at_most(quantity: int | str, limit: int | str) -> bool:
-    """Whether a quantity is no larger than another. Fractions are not exact here: 1.1 is 1100m."""
-    return amount_of(quantity) <= amount_of(limit) * (1 + 1e-12)
+    suffix = next(suffix for suffix in _FACTORS if text.endswith(suffix))
+    return text.removesuffix(suffix), _FACTORS[suffix]
 
 
 def multiplied(quantity: int | str, factor: int) -> int | str:

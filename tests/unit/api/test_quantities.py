@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from nitro_api.spec.quantities import amount_of, at_most, multiplied, seconds_of
+from nitro_api.quantities import amount_of, compare, multiplied, seconds_of
 
 
 def test_durations_and_quantities() -> None:
     assert [seconds_of(text) for text in ("45s", "90m", "2h30m", "1h1m1s")] == [45, 5400, 9000, 3661]
     amounts = [amount_of(text) for text in ("1Gi", "500m", "1.5", "2e3", 7, "100n")]
     assert amounts == pytest.approx([2**30, 0.5, 1.5, 2000, 7, 1e-7])
-    assert at_most("1100m", "1.1")
-    assert at_most("1.1", "1100m")
-    assert not at_most("1025Mi", "1Gi")
+    pairs = [("1100m", "1.1"), ("1025Mi", "1Gi"), ("1.5Gi", "1537Mi"), ("1e3", "1k"), ("-1", "0")]
+    assert [compare(*pair) for pair in pairs] == [0, 1, -1, 0, -1]
     for wrong in ("", "1d", "h", "5", "2h 30m"):
         with pytest.raises(ValueError, match="is not a duration"):
             seconds_of(wrong)
