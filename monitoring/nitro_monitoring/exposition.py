@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from nitro_learner.run.metrics import LearnerMetrics
 from nitro_learner.serving.metrics import ServingMetrics
-from nitro_learner.training.round_report import COLUMNS, PolicyReport, RoundReport
+from nitro_learner.training.round_report import COLUMNS, PolicyReport, RoundCounters, RoundReport
 from nitro_operator import metrics as operator_metrics
 from nitro_operator.kube.kinds import JobKey, Object
 from nitro_operator.status.summary import JobSummary
@@ -75,7 +75,7 @@ def learner() -> Collector:
     """The learner's metrics after a round in which everything was measured."""
     metrics = LearnerMetrics("team", "hopper", begun=False)
     metrics.on_run_started(round=0, rounds=10, history=[])
-    measured: dict[str, Any] = dict.fromkeys(COLUMNS, 1) | {"reward_std": 1.0, "detector_seconds": 0.1}
+    measured: dict[str, Any] = dict.fromkeys(COLUMNS, 1)
     policy = PolicyReport(
         1.0,
         ("agent_0", "agent_1"),
@@ -83,7 +83,8 @@ def learner() -> Collector:
         score=0.5,
         stats={"kl": 0.1, "entropy": 1.0, "value_loss": 1.0},
     )
-    metrics.on_round_done(RoundReport(**measured, policies={"agent_0": policy}))
+    counters = RoundCounters(reward_std=1.0, detector_seconds=0.1)
+    metrics.on_round_done(RoundReport(**measured, policies={"agent_0": policy}, counters=counters))
     metrics.on_cache_measured(used=2**20, limit=2**30)
     return _Nitro(metrics.registry)
 

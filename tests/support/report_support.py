@@ -1,10 +1,11 @@
 """Round reports for tests, and run folders full of them."""
 
 import csv
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from nitro_learner.training.round_report import COLUMNS, RoundReport
+from nitro_learner.training.round_report import COLUMNS, RoundCounters, RoundReport
 
 JOB = """\
 apiVersion: nitro.dev/v1alpha1
@@ -15,6 +16,9 @@ spec:
   algorithm: {name: ppo, preset: tuned}
   scaling: {scaler: nitro}
 """
+
+
+_COUNTERS = {item.name for item in fields(RoundCounters)}
 
 
 def report(number: int, **values: Any) -> RoundReport:
@@ -59,9 +63,9 @@ def report(number: int, **values: Any) -> RoundReport:
         "policy_loss": -0.01,
         "explained_variance": 0.9,
         "advantage_std": 12.0,
-        "learned": 8,
     }
-    return RoundReport(**{**base, **values})
+    counted = {"learned": 8} | {name: values.pop(name) for name in _COUNTERS & values.keys()}
+    return RoundReport(**base | values, counters=RoundCounters(**counted))
 
 
 def run_folder(path: Path, rounds: int, job: str = JOB) -> Path:

@@ -71,7 +71,7 @@ def progress(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def cut(report: RoundReport, timeout_seconds: float) -> str | None:
     """That rollouts of a round were cut by spec.actor.timeoutSeconds; None where none was."""
-    count = max(report.retried.get("timeout", 0), report.deadline_misses)
+    count = max(report.counters.retried.get("timeout", 0), report.counters.deadline_misses)
     if not count:
         return None
     others = f" (others took {report.seconds_actor:.1f} s)" if report.seconds_actor else ""

@@ -164,9 +164,9 @@ class StatusReporter(Listener):
             self._policies.played(report.policies)
             if (late := cut(report, self._timeout)) or ROLLOUTS_CUT in self._troubles:
                 self._report_trouble(ROLLOUTS_CUT, late)
-            busy = {"busySeconds": round(report.work.seconds, 1)}
-            more = {"weightsVersion": report.weights_version, **request(report.next_actors)}
-            self._take(report.row(), ready=report.ready, pods=report.pods, **busy, **more)
+            busy = {"busySeconds": round(report.counters.work.seconds, 1)}
+            more = {"weightsVersion": report.counters.weights_version, **request(report.next_actors)}
+            self._take(report.row(), ready=report.ready, pods=report.counters.pods, **busy, **more)
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
         with self._changed:

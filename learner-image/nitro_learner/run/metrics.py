@@ -226,22 +226,23 @@ class LearnerMetrics(Listener):
         self._set_actors("running", actors if stage == "sample" else 0)
 
     def on_round_done(self, report: RoundReport) -> None:
-        job = self._job
+        job, counters = self._job, report.counters
         self.round.labels(*job).set(report.round)
+        values = report.row() | {"reward_std": counters.reward_std, "staleness": counters.staleness}
         for name, gauge in self._values.items():
-            value = getattr(report, name)
+            value = values[name]
             # A ratio that only sharing wanted would stay, like that of a detector which has stopped.
-            if value is not None and (name != "convexity_ratio" or report.ratio_wanted):
+            if value is not None and (name != "convexity_ratio" or counters.ratio_wanted):
                 gauge.labels(*job).set(value)
         self._policies.measured(report.policies)
         self._count(report)
         for stage, seconds in report.stages().items():
             self.duration.labels(*job, stage).observe(seconds)
-        if report.detector_seconds is not None:
-            self.detector.labels(*job).observe(report.detector_seconds)
-        if report.detector_failed:
+        if counters.detector_seconds is not None:
+            self.detector.labels(*job).observe(counters.detector_seconds)
+        if counters.detector_failed:
             self.failures.labels(*job).inc()
-        self._set_actors("succeeded", report.learned)
+        self._set_actors("succeeded", counters.learned)
         self._set_actors("lost", report.lost)
         self._set_actors("failed", report.retries)
         self._set_actors("requested", report.next_actors)
@@ -264,17 +265,17 @@ class LearnerMetrics(Listener):
         self.cache_limit.labels(*self._job).set(limit)
 
     def _count(self, report: RoundReport) -> None:
-        job = self._job
+        job, counters = self._job, report.counters
         self.steps.labels(*job).inc(report.env_steps - self._steps)
         self._steps = report.env_steps
-        self.slots.labels(*job).inc(report.learned + report.lost + report.dropped.get("stale", 0))
-        self.ready.labels(*job).inc(max(0, report.learned - report.late))
+        self.slots.labels(*job).inc(counters.learned + report.lost + counters.dropped.get("stale", 0))
+        self.ready.labels(*job).inc(max(0, counters.learned - counters.late))
         self.cold_starts.labels(*job).inc(report.cold_starts)
         self.bytes.labels(*job).inc(report.fragment_bytes)
-        self.misses.labels(*job).inc(report.deadline_misses)
-        self._count_by_reason(self.retries, report.retried)
-        self._count_by_reason(self.dropped, report.dropped)
-        self._count_spent(RoundCost(report.cost_learner, report.cost_actors), report.work)
+        self.misses.labels(*job).inc(counters.deadline_misses)
+        self._count_by_reason(self.retries, counters.retried)
+        self._count_by_reason(self.dropped, counters.dropped)
+        self._count_spent(RoundCost(report.cost_learner, report.cost_actors), counters.work)
 
     def _count_spent(self, cost: RoundCost, work: ActorWork) -> None:
         """Count what the run has cost so far, and what its actors have done for it."""

@@ -12,7 +12,6 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ class _LastRow(Listener):
         self.row: dict[str, Any] | None = dict(history[-1]) if history else None
 
     def on_round_done(self, report: RoundReport) -> None:
-        self.row = asdict(report)
+        self.row = report.row()
 
 
 async def train(

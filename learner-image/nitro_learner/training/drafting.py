@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean, pstdev
 
 import numpy as np
@@ -14,7 +15,7 @@ from nitro_api.costs.prices import RoundCost
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling import evaluation
 from nitro_learner.sampling.plans import EvaluationResult, RoundResult
-from nitro_learner.training.round_report import PolicyReport, RoundReport, mean_of
+from nitro_learner.training.round_report import PolicyReport, RoundCounters, RoundReport, mean_of
 from nitro_learner.training.state import TrainingState
 from nitro_learner.training.waiting import Stages
 
@@ -31,8 +32,11 @@ def draft(
     stages: Stages,
     seconds: float,
     cost: RoundCost,
+    own_cost: RoundCost,
+    extra: Mapping[str, float | None],
+    counters: RoundCounters,
 ) -> RoundReport:
-    """The report of a round that is trained on but not yet scored.
+    """The report of a round that is trained on but not yet scored: what will be measured is None.
 
     Args:
         state: of the run, this round included.
@@ -41,6 +45,9 @@ def draft(
         stats: of each policy's update.
         seconds: the round's wall time.
         cost: of the run so far.
+        own_cost: of the round.
+        extra: the columns that the job adds.
+        counters: what is not known from the round's result.
     """
     sampled = result.stats
 
@@ -102,13 +109,18 @@ def draft(
             )
             for name, values in stats.items()
         },
-        reward_std=state.reward_std,
-        retried=sampled.retries,
-        dropped=sampled.dropped,
-        learned=len(result.fragments),
-        late=sampled.late,
-        staleness=result.staleness,
-        deadline_misses=sampled.deadline_misses,
+        cost_round=own_cost.total,
+        extra=extra,
+        counters=replace(
+            counters,
+            reward_std=state.reward_std,
+            retried=sampled.retries,
+            dropped=sampled.dropped,
+            learned=len(result.fragments),
+            late=sampled.late,
+            staleness=result.staleness,
+            deadline_misses=sampled.deadline_misses,
+        ),
     )
 
 

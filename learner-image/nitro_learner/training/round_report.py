@@ -41,7 +41,7 @@ STATISTICS = (
 STAGES = ("dispatch", "sample", "update", "detect", "evaluate", "checkpoint", "total")
 
 
-@dataclass
+@dataclass(frozen=True)
 class PolicyReport:
     """One policy in a round's report. None stands for what was not measured.
 
@@ -64,7 +64,45 @@ class PolicyReport:
     stats: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(frozen=True)
+class RoundCounters:
+    """What metrics and displays show of a round beside its row.
+
+    Attributes:
+        reward_std: of the same episodes as the row's `reward_mean`.
+        retried: requests that were sent again, by reason.
+        dropped: messages that were no fragment of the round, by reason.
+        learned: rollouts that the round learned from.
+        late: those that had to wait for an actor.
+        work: what actors have done in the run so far.
+        staleness: versions by which the oldest fragment was behind.
+        deadline_misses: rollouts that a deadline ended.
+        detector_seconds: processor time of the measurements; None where there were none.
+        detector_failed: whether something that the scaler asked for could not be measured.
+        ratio_wanted: whether the scaler asks for `convexity_ratio`, which is also measured where sharing
+            toggles.
+        weights_version: of the weights which the round has made.
+        eta: seconds until the run ends, by its nearest stop condition; see eta.py.
+        pods: what the actors' pods have used in the run so far.
+    """
+
+    reward_std: float | None = None
+    retried: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    learned: int = 0
+    late: int = 0
+    work: ActorWork = field(default_factory=ActorWork)
+    staleness: int = 0
+    deadline_misses: int = 0
+    detector_seconds: float | None = None
+    detector_failed: bool = False
+    ratio_wanted: bool = True
+    weights_version: int = 0
+    eta: float | None = None
+    pods: PodUse | None = None
+
+
+@dataclass(frozen=True)
 class RoundReport:
     """One row of metrics.csv. None is an empty cell: not measured in this round.
 
@@ -74,13 +112,8 @@ class RoundReport:
     round waited for a stage; stages that run beside others (detector, evaluation, checkpoint) count only
     where the round stood still. `seconds_actor` is the mean duration of an invocation that sampled;
     `seconds_overhead` is what nine tenths of the requests took at most beyond the actor's own time:
-    queueing in front of it, a cold start, transfer. `learned` counts the rollouts that the round learned
-    from, `late` those that had to wait for an actor; `work` is what actors have done in the run so far, and
-    `pods` what their pods have used; `weights_version` is that of the weights which the round has made.
-    `episode_length` is the mean of the same episodes as `reward_mean`; `gradient_norm` that of the round's
-    gradient steps, before they are clipped. `eta` is the seconds until the run ends, by its nearest stop
-    condition; see eta.py. `ratio_wanted` says whether the scaler asks for `convexity_ratio`; it is also
-    measured where sharing toggles.
+    queueing in front of it, a cold start, transfer. `episode_length` is the mean of the same episodes as
+    `reward_mean`; `gradient_norm` that of the round's gradient steps, before they are clipped.
     """
 
     round: int
@@ -126,35 +159,22 @@ class RoundReport:
     learning_rate: float | None = None
     clip_fraction: float | None = None
     gradient_norm: float | None = None
-    # Further columns of metrics.csv, which depend on the job.
-    extra: dict[str, float | None] = field(default_factory=dict)
-    # Not in metrics.csv: only counters of listeners need them.
-    policies: dict[str, PolicyReport] = field(default_factory=dict)
-    reward_std: float | None = None
-    retried: Mapping[str, int] = field(default_factory=dict)
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    learned: int = 0
-    late: int = 0
     cost_round: float = 0.0
-    work: ActorWork = field(default_factory=ActorWork)
-    staleness: int = 0
-    deadline_misses: int = 0
-    detector_seconds: float | None = None
-    detector_failed: bool = False
-    ratio_wanted: bool = True
-    weights_version: int = 0
-    eta: float | None = None
-    pods: PodUse | None = None
+    # Further columns of metrics.csv, which depend on the job.
+    extra: Mapping[str, float | None] = field(default_factory=dict)
+    # Not in metrics.csv.
+    policies: Mapping[str, PolicyReport] = field(default_factory=dict)
+    counters: RoundCounters = field(default_factory=RoundCounters)
 
     @property
     def ready(self) -> int:
         """The slots that did not wait for an actor. In an off-policy round some go on with an earlier round's
         rollout."""
-        return max(0, self.actors - self.late - self.lost)
+        return max(0, self.actors - self.counters.late - self.lost)
 
     def row(self) -> dict[str, Any]:
         """The columns of metrics.csv, in order."""
-        return {name: getattr(self, name) for name in COLUMNS} | self.extra
+        return {name: getattr(self, name) for name in COLUMNS} | dict(self.extra)
 
     def statistics(self) -> dict[str, float]:
         """Statistics of the round's data and update, by column; only finite ones."""
@@ -166,25 +186,9 @@ class RoundReport:
         return {stage: getattr(self, f"seconds_{stage}") for stage in STAGES}
 
 
-_NOT_COLUMNS = {
-    "extra",
-    "policies",
-    "reward_std",
-    "retried",
-    "dropped",
-    "learned",
-    "late",
-    "work",
-    "staleness",
-    "deadline_misses",
-    "detector_seconds",
-    "detector_failed",
-    "ratio_wanted",
-    "weights_version",
-    "eta",
-    "pods",
-}
-COLUMNS: tuple[str, ...] = tuple(item.name for item in fields(RoundReport) if item.name not in _NOT_COLUMNS)
+COLUMNS: tuple[str, ...] = tuple(
+    item.name for item in fields(RoundReport) if item.name not in ("extra", "policies", "counters")
+)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from nitro_learner.training.costs import Meter
 from nitro_learner.training.drafting import draft, info_columns
 from nitro_learner.training.evaluations import Evaluations
 from nitro_learner.training.needs import Needs
-from nitro_learner.training.round_report import Listener, RoundReport
+from nitro_learner.training.round_report import Listener, RoundCounters, RoundReport
 from nitro_learner.training.rounds import Feed, RoundContext
 from nitro_learner.training.scoring import Scoring
 from nitro_learner.training.sharing import Regrouping, Sharing, agent_returns
@@ -168,9 +168,7 @@ class RoundRunner:
             raise
         with stages("evaluate"):
             evaluated = await self.evaluations.join(evaluating, self.stop)
-        report = self._account(result, evaluated, updates, stages)
-        self._measured.append(self._progress())
-        report.eta = eta.of_run(self._measured, limits)
+        report = self._account(result, evaluated, updates, stages, limits)
         self._stages = Stages()
         returns = agent_returns(result.fragments, list(self.policies.agents))
         reason = self.sharing.toggles(number, returns)
@@ -232,6 +230,7 @@ class RoundRunner:
         evaluated: EvaluationResult | None,
         updates: Mapping[str, UpdateResult],
         stages: Stages,
+        limits: Stop,
     ) -> RoundReport:
         """Add the round to the state and the ledger, and draft its report."""
         state, self._updates = self.state, self.compute.updates
@@ -244,14 +243,26 @@ class RoundRunner:
         seconds = stages.total()
         state.seconds += seconds
         own = self.billing.round(state.round, state.actors, result, evaluated, seconds=seconds)
-        stats = {name: update.stats for name, update in updates.items()}
-        groups = self.policies.groups()
-        report = draft(state, result, evaluated, finished, groups, stats, stages, seconds, self.meter.total)
-        report.cost_round = own.total
-        report.extra = evaluation.columns(self.spec, evaluated) | info_columns(self.spec, result.fragments)
-        report.work, report.pods = self.meter.work, self.meter.pods
-        report.weights_version = self.policies.version
-        return report
+        self._measured.append(self._progress())
+        return draft(
+            state,
+            result,
+            evaluated,
+            finished,
+            self.policies.groups(),
+            {name: update.stats for name, update in updates.items()},
+            stages,
+            seconds,
+            self.meter.total,
+            own,
+            evaluation.columns(self.spec, evaluated) | info_columns(self.spec, result.fragments),
+            RoundCounters(
+                work=self.meter.work,
+                pods=self.meter.pods,
+                weights_version=self.policies.version,
+                eta=eta.of_run(self._measured, limits),
+            ),
+        )
 
     async def _decide(self, stages: Stages, early: int) -> None:
         """Settle the round before, while `early` slots of this one sample.

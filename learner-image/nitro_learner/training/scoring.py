@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nitro_api import JobSpec
@@ -41,10 +41,12 @@ class _Pending:
 
     Attributes:
         measuring: of each policy's objective; policies with a joint objective share one measurement.
+        failed: whether there is too little to measure.
     """
 
     report: RoundReport
     measuring: asyncio.Task[dict[str, _Measured]] | None
+    failed: bool
 
 
 class Scoring:
@@ -105,15 +107,14 @@ class Scoring:
         Args:
             ratios: whether the convexity ratios are needed, whatever the scaler asks for.
         """
-        measuring = None
-        report.ratio_wanted = "curvature" in self._scaler.needs
+        measuring, failed = None, False
         needs: frozenset[Need] = self._scaler.needs | frozenset({"curvature"} if ratios else ())
         if needs and all(update.surrogate.size >= self._transitions for update in updates.values()):
             measure = self._compute.measure(self._measure_all, updates, report.round, needs)
             measuring = asyncio.create_task(measure)
         elif needs:
-            report.detector_failed = True
-        self._pending = _Pending(report, measuring)
+            failed = True
+        self._pending = _Pending(report, measuring, failed)
 
     def _measure_all(
         self, updates: Mapping[str, UpdateResult], round: int, needs: frozenset[Need]
@@ -157,21 +158,29 @@ class Scoring:
         pending, self._pending = self._pending, None
         if pending is None:
             return None
-        report = pending.report
+        counters = replace(pending.report.counters, ratio_wanted="curvature" in self._scaler.needs)
+        report = replace(pending.report, counters=replace(counters, detector_failed=pending.failed))
         if pending.measuring:
-            _enter(await pending.measuring, report)
+            report = _measured(report, await pending.measuring)
         decision = self._scaler.decide(_outcome(report, regrouping))
-        report.next_actors, report.boosting_score = decision.actors, decision.score
-        for name, wish in decision.policies.items():
-            if regrouping is None or name not in regrouping.fresh:
-                report.policies[name].score, report.policies[name].wanted_actors = wish.score, wish.actors
+        wishes = {
+            name: replace(report.policies[name], score=wish.score, wanted_actors=wish.actors)
+            for name, wish in decision.policies.items()
+            if regrouping is None or name not in regrouping.fresh
+        }
+        report = replace(
+            report,
+            next_actors=decision.actors,
+            boosting_score=decision.score,
+            policies={**report.policies, **wishes},
+        )
         for listener in self._listeners:  # before anything that waits: the actors take time to start
             listener.on_round_done(report)
         with contextlib.suppress(CacheError):  # a user who may not ask, or trouble that the round will meet
             memory = await self._cache.memory()
             for listener in self._listeners:
                 listener.on_cache_measured(used=memory.used, limit=memory.limit)
-        fields = report.row() | {"detector_seconds": report.detector_seconds}
+        fields = report.row() | {"detector_seconds": report.counters.detector_seconds}
         logger.info("round done", extra={"fields": fields})
         return decision.actors
 
@@ -184,26 +193,28 @@ class Scoring:
         self._scaler.load_state_dict(state)
 
 
-def _enter(measured: Mapping[str, _Measured], report: RoundReport) -> None:
-    """Write what was measured into the report: of several policies the mean, and each one's own."""
-    for name, found in measured.items():
-        report.policies[name].convexity_ratio = found.curvature.ratio if found.curvature else None
+def _measured(report: RoundReport, measured: Mapping[str, _Measured]) -> RoundReport:
+    """The report with what was measured: of several policies the mean, and each one's own."""
     parts = list({id(found): found for found in measured.values()}.values())
     curvatures = [part.curvature for part in parts if part.curvature]
     noises = [part.noise for part in parts if part.noise]
-    report.convexity_ratio = mean_of(one.ratio for one in curvatures)
-    report.lambda_min = mean_of(one.lambda_min for one in curvatures)
-    report.lambda_max = mean_of(one.lambda_max for one in curvatures)
     for curvature in curvatures:
         if not curvature.converged:
             fields = {"round": report.round, "residuals": curvature.residuals}
             logger.info("detector not converged", extra={"fields": fields})
-    report.gradient_signal = mean_of(one.noise.signal for one in noises if one.noise)
-    report.gradient_noise = mean_of(one.noise.noise for one in noises if one.noise)
-    report.gradient_snr = mean_of(one.snr for one in noises if one.noise)
-    report.detector_seconds = sum(one.seconds for one in curvatures) + sum(one.seconds for one in noises)
-    report.detector_failed = any(one.ratio is None for one in curvatures) or any(
-        one.noise is None for one in noises
+    failed = any(one.ratio is None for one in curvatures) or any(one.noise is None for one in noises)
+    seconds = sum(one.seconds for one in curvatures) + sum(one.seconds for one in noises)
+    ratios = {name: found.curvature.ratio if found.curvature else None for name, found in measured.items()}
+    return replace(
+        report,
+        convexity_ratio=mean_of(one.ratio for one in curvatures),
+        lambda_min=mean_of(one.lambda_min for one in curvatures),
+        lambda_max=mean_of(one.lambda_max for one in curvatures),
+        gradient_signal=mean_of(one.noise.signal for one in noises if one.noise),
+        gradient_noise=mean_of(one.noise.noise for one in noises if one.noise),
+        gradient_snr=mean_of(one.snr for one in noises if one.noise),
+        policies={name: replace(own, convexity_ratio=ratios[name]) for name, own in report.policies.items()},
+        counters=replace(report.counters, detector_seconds=seconds, detector_failed=failed),
     )
 
 

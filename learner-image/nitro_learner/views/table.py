@@ -56,7 +56,7 @@ def cells(report: RoundReport, rounds: int | None) -> list[str]:
         f"{report.seconds_update:.2f}",
         f"{waited:.2f}",
         f"{report.seconds_total:.2f}",
-        clock(report.eta),
+        clock(report.counters.eta),
     ]
 
 

@@ -67,8 +67,8 @@ async def test_only_the_statistic_that_the_scaler_needs_is_measured(
 ) -> None:
     done = await score(2, **scaling)
     assert {name for name in CURVATURE | NOISE if getattr(done, name) is not None} == measured
-    assert (done.detector_seconds is not None) == bool(measured)
-    assert not done.detector_failed
+    assert (done.counters.detector_seconds is not None) == bool(measured)
+    assert not done.counters.detector_failed
     scored = scaling.get("scaler", "nitro") in ("nitro", "random-score")
     assert done.boosting_score == (0.96 if scored else None)
 
@@ -76,7 +76,7 @@ async def test_only_the_statistic_that_the_scaler_needs_is_measured(
 async def test_a_failed_measurement_is_reported_and_never_boosts() -> None:
     done = await score(1, mode="noise", minActors=1)
     assert done.gradient_snr is None
-    assert done.detector_failed
+    assert done.counters.detector_failed
     assert done.boosting_score == 0.0
     assert done.next_actors == 1
 
@@ -84,8 +84,8 @@ async def test_a_failed_measurement_is_reported_and_never_boosts() -> None:
 async def test_a_round_with_too_few_transitions_is_a_failed_measurement() -> None:
     """An off-policy round that its deadline cut: one fragment where minActors is 2."""
     done = await score(1)
-    assert done.detector_failed
+    assert done.counters.detector_failed
     assert done.boosting_score == 0.0
     assert done.next_actors == 2
     unasked = await score(1, mode="explained-variance")
-    assert not unasked.detector_failed
+    assert not unasked.counters.detector_failed

@@ -161,15 +161,15 @@ async def test_the_time_left_is_that_of_the_nearest_stop_also_of_one_that_change
     trainer = run.sitting()
     assert (await trainer.run()).reason == "EnvStepsDone"
     reports = run.listener.reports
-    assert [bool(report.eta) for report in reports] == [True, True, True, False]
+    assert [bool(report.counters.eta) for report in reports] == [True, True, True, False]
     # Three rounds like the first, and after the third one like a round of those three.
-    assert reports[0].eta == pytest.approx(3 * reports[0].seconds_total)
-    assert reports[2].eta in [pytest.approx(report.seconds_total) for report in reports[:3]]
+    assert reports[0].counters.eta == pytest.approx(3 * reports[0].seconds_total)
+    assert reports[2].counters.eta in [pytest.approx(report.seconds_total) for report in reports[:3]]
 
     now = resolve(load_job(job(**SMALL))).spec.stop  # three rounds
     trainer = new_run(stop={"rounds": 2000}, scaling=scaling).sitting(limits=lambda: now)
     await trainer.run()
-    assert trainer._listeners[0].reports[-1].eta == 0.0  # type: ignore[attr-defined]
+    assert trainer._listeners[0].reports[-1].counters.eta == 0.0  # type: ignore[attr-defined]
 
 
 def test_trainer_samples_only_the_tensors_that_its_algorithm_learns_from(new_run: NewRun) -> None:
@@ -396,15 +396,6 @@ async def test_patience_counts_rounds_without_a_better_evaluation_and_a_resume_c
     outcome = await run.sitting().run()
     assert (outcome.reason, outcome.rounds) == ("NoBetterEvaluation", 5)
     assert "better than 3, of round 2, in the 2 rounds" in outcome.message
-
-
-async def test_a_state_of_an_older_version_begins_to_count_with_its_next_evaluation() -> None:
-    old = TrainingState(actors=2, round=7, evaluation_mean=4.0).state_dict()
-    for name in ("evaluation_round", "best_evaluation", "best_evaluation_round"):
-        del old[name]
-    state = TrainingState(actors=2)
-    state.load_state_dict(old)
-    assert state.progress(0.0).unimproved == 0
 
 
 @pytest.mark.parametrize("algorithm", [{}, IMPACT])
@@ -801,8 +792,8 @@ async def test_trainer_reports_actors_that_a_round_did_not_start_as_not_late(new
     assert (first.ready, second.ready) == (first.actors, second.actors)
     steps = [0, *(report.env_steps for report in run.listener.reports)]
     learned = [(later - earlier) // STEPS for earlier, later in pairwise(steps)]
-    assert [report.learned for report in run.listener.reports] == learned
-    assert first.learned == 2, "the round ends without the third"
+    assert [report.counters.learned for report in run.listener.reports] == learned
+    assert first.counters.learned == 2, "the round ends without the third"
 
 
 # Another run's policies.

@@ -125,7 +125,7 @@ async def test_a_toggle_is_an_event_between_two_rounds_and_a_version_of_the_weig
     rollouts = [request for request in whole.backend.requests if request["kind"] == "rollout"]
     versions = [{one["weights"]["version"] for one in rollouts if one["round"] == k} for k in range(1, 8)]
     assert versions == [{0}, {1}, {2}, {4}, {5}, {6}, {8}]
-    told = [one.weights_version for one in whole.listener.reports]
+    told = [one.counters.weights_version for one in whole.listener.reports]
     assert told == [1, 2, 3, 5, 6, 7, 9], "what the round has made"
     assert [toggle.version for toggle in whole.listener.toggles] == [4, 8]
 
