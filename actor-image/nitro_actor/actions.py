@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 
 from nitro_actor.matmul import Floats
 
+LOG_STD_RANGE = (-20.0, 2.0)
+"""Range that a log standard deviation is clamped to, in the actor as in the learner."""
+
 
 class ActionSpace(ABC):
     """An action space.

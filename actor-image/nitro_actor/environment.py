@@ -13,6 +13,7 @@ from nitro_actor import PROTOCOL_VERSION, wire
 from nitro_actor.actions import ActionSpace, action_space
 from nitro_actor.engines.base import Engine, Snapshot, require_wanted
 from nitro_actor.evaluation import EVALUATION_KWARGS
+from nitro_actor.protocol.agents import AgentClass, agent_classes
 from nitro_actor.rescaling import rescaled
 from nitro_actor.stacking import join, stacked_shape
 
@@ -44,6 +45,11 @@ class EnvironmentSpec:
     stateful_wrappers: tuple[str, ...] = ()
     largest: int = 0
     info_metrics: tuple[str, ...] = ()
+
+    @property
+    def classes(self) -> tuple[AgentClass, ...]:
+        """The only class."""
+        return agent_classes(self.to_json())
 
     @property
     def observation_shape(self) -> tuple[int, ...]:

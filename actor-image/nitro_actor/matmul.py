@@ -26,7 +26,7 @@ _FEW_ROWS = 16
 
 
 class MatMul:
-    """x @ weight for x [M, K] and a weight [K, N], f32."""
+    """x @ weight for x [M, K] and a weight [K, N], f32; or of p weights at once, [p, M, K] and [p, K, N]."""
 
     def __init__(self, weight: Floats) -> None:
         self._weight = weight
@@ -42,8 +42,8 @@ class MatMul:
 
     def _plan(self, rows: int) -> Callable[[Floats, Floats], None]:
         """Choose the multiplication for this number of rows."""
-        depth, width = self._weight.shape
-        if not AVX512 or rows * depth * width <= _SMALL:
+        depth, width = self._weight.shape[-2:]
+        if self._weight.ndim > 2 or not AVX512 or rows * depth * width <= _SMALL:
             return self._whole
         block = divisor(rows, _SMALL // (depth * width))
         if block >= _FEWEST_ROWS:

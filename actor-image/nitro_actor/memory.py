@@ -5,7 +5,7 @@ names and the order of gates of torch.nn.GRU: policy.gru.weight_ih (3 H, feature
 (3 H, H), policy.gru.bias_ih and policy.gru.bias_hh (3 H).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ _PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 class Gru:
-    """The gated recurrent units of p policies (Cho et al. 2014), in PyTorch's form:
+    """Gated recurrent units (Cho et al. 2014), in PyTorch's form:
 
     r = sigmoid(W_ir x + b_ir + W_hr h + b_hr)
     z = sigmoid(W_iz x + b_iz + W_hz h + b_hz)
@@ -26,23 +26,21 @@ class Gru:
     h = (1 - z) n + z h
     """
 
-    def __init__(self, policies: Sequence[Mapping[str, np.ndarray]]) -> None:
+    def __init__(self, tensors: Mapping[str, np.ndarray]) -> None:
         """
         Args:
-            policies: the tensors of each policy, of equal shapes.
+            tensors: of a policy; or of p policies, with a leading axis.
         """
-        ih, hh, bias_ih, bias_hh = (
-            np.stack([tensors[f"policy.gru.{part}"] for tensors in policies]) for part in _PARTS
-        )
-        self._ih, self._hh = (np.ascontiguousarray(weight.swapaxes(1, 2)) for weight in (ih, hh))
-        self._bias_ih, self._bias_hh = bias_ih[:, None], bias_hh[:, None]
+        ih, hh, bias_ih, bias_hh = (tensors[f"policy.gru.{part}"] for part in _PARTS)
+        self._ih, self._hh = (np.ascontiguousarray(weight.swapaxes(-1, -2)) for weight in (ih, hh))
+        self._bias_ih, self._bias_hh = bias_ih[..., None, :], bias_hh[..., None, :]
 
     def __call__(self, features: Floats, memory: Floats) -> Floats:
         """Return the memory after a step, which is also the layer's output.
 
         Args:
-            features: x, f32 [p, n, I].
-            memory: h before the step, f32 [p, n, H].
+            features: x, f32 [n, I] or [p, n, I].
+            memory: h before the step, f32 [n, H] or [p, n, H].
         """
         size = memory.shape[-1]
         seen = features @ self._ih

@@ -37,7 +37,8 @@ class Mlp:
     """Fully connected layers with one activation.
 
     Network metadata: {"hidden": [widths], "activation": "tanh" | "relu"}; tensors policy.layers.{i}.weight
-    (out, in) and policy.layers.{i}.bias, f32.
+    (out, in) and policy.layers.{i}.bias, f32. Where the tensors are those of p policies, [p, ...], so are the
+    observations, [p, n, D].
     """
 
     def __init__(self, network: Mapping[str, Any], tensors: Tensors, shape: Sequence[int]) -> None:
@@ -45,6 +46,7 @@ class Mlp:
         self._activation = ACTIVATIONS[network["activation"]]
         layers = [linear(tensors, f"policy.layers.{i}") for i in range(len(network["hidden"]))]
         self._layers = [(MatMul(weight), bias) for weight, bias in layers]
+        self._axes = layers[0][0].ndim - 1 if layers else 1  # that lead in observations
         self._scratch = Scratch()
 
     @staticmethod
@@ -59,12 +61,12 @@ class Mlp:
         return _layers(network, math.prod(shape))
 
     def __call__(self, observations: np.ndarray) -> Floats:
-        rows = len(observations)
+        rows = observations.shape[: self._axes]
         scratch = self._scratch
         if scratch.key != rows:
-            buffers = [np.empty((rows, len(bias)), np.float32) for _, bias in self._layers]
+            buffers = [np.empty((*rows, bias.shape[-1]), np.float32) for _, bias in self._layers]
             scratch.key, scratch.arrays = rows, buffers
-        features: Floats = observations.reshape(rows, -1).astype(np.float32, copy=False)
+        features: Floats = observations.reshape(*rows, -1).astype(np.float32, copy=False)
         for (multiply, bias), buffer in zip(self._layers, scratch.arrays, strict=True):
             multiply(features, buffer)
             np.add(buffer, bias, out=buffer)
@@ -121,8 +123,10 @@ NETWORKS: dict[str, type[Mlp] | type[Conv]] = {"mlp": Mlp, "conv": Conv}
 
 
 def linear(tensors: Tensors, name: str) -> tuple[Floats, Floats]:
-    """The weight (in, out), contiguous because that is fastest for products of few rows, and the bias."""
-    return np.ascontiguousarray(tensors[f"{name}.weight"].T), tensors[f"{name}.bias"]
+    """The weight (in, out), contiguous because that is fastest for products of few rows, and the bias; of p
+    policies [p, in, out] and [p, 1, out]."""
+    weight, bias = tensors[f"{name}.weight"], tensors[f"{name}.bias"]
+    return np.ascontiguousarray(weight.swapaxes(-1, -2)), bias if bias.ndim == 1 else bias[:, None]
 
 
 def linear_parameters(name: str, fan_in: int, fan_out: int) -> Specs:

@@ -9,8 +9,7 @@ import numpy as np
 
 from nitro_actor.environment import Environment
 from nitro_actor.masks import choices
-from nitro_actor.policy import Policy
-from nitro_actor.protocol.agents import AGENT
+from nitro_actor.policy import Policies
 from nitro_actor.protocol.fragment import from_one_agent
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_actor.rollout import Tensors, evaluate, rollout
@@ -77,15 +76,14 @@ class OneAgent:
         masks = 2 * choices(spec.action) if spec.masked else 0
         return 2 * row + spec.action.bytes + masks + 64
 
-    def policy(self, container: WeightsContainer) -> Policy:
+    def policy(self, container: WeightsContainer) -> Policies:
         """See `Play`."""
-        container.require_agents([AGENT])
-        return Policy(container.policies[container.agents[AGENT]], self._environment.spec)
+        return Policies(container, self._environment.spec.classes)
 
-    def rollout(self, policy: Policy, **arguments: Any) -> Tensors:
+    def rollout(self, policy: Policies, **arguments: Any) -> Tensors:
         """See `Play`."""
         return from_one_agent(rollout(self._environment, policy, **arguments))
 
-    def evaluate(self, policy: Policy, **arguments: Any) -> Tensors:
+    def evaluate(self, policy: Policies, **arguments: Any) -> Tensors:
         """See `Play`."""
         return from_one_agent(evaluate(self._environment, policy, **arguments))

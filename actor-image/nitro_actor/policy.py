@@ -1,122 +1,244 @@
-"""The policy in numpy: observation normalisation and network, for E observations."""
+"""The policies in numpy: which agents each plays, and their noise, memories, masks and distributions.
 
-from collections.abc import Mapping
+Arrays of a class of n_c agents have one row for each lane: an agent of one of E environments, in the order of
+the environments. One agent is a class of one, so its lanes are the environments. The leading axes of lanes
+may also be [E, n_c].
+
+Besides the fields that `nitro_actor.networks` knows, the description of a policy's network may have
+
+    recurrent       a layer that remembers, see `nitro_actor.memory`
+    logStd: state   the head gives log standard deviations too, which otherwise are parameters
+    head: q         Q values of discrete actions; the policy takes the available action with the highest, or
+                    a random available one with probability `epsilon`
+    dueling: true   of a Q head: Q = V + A - mean A (Wang et al. 2016), A of the layer policy.head, V of the
+                    layer policy.value
+    agentIds: n_c   an agent's index in its class follows its normalised observation, one-hot
+"""
+
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import masks, wire
-from nitro_actor.actions import ActionSpace
-from nitro_actor.environment import EnvironmentSpec
+from nitro_actor.actions import ActionSpace, action_space
 from nitro_actor.matmul import Floats
-from nitro_actor.memory import Gru, memory_parameters, memory_size
-from nitro_actor.networks import ACTIVATIONS, NETWORKS, Network, Specs, linear, linear_parameters
-from nitro_actor.protocol.weights import PolicyWeights
-
-LOG_STD_RANGE = (-20.0, 2.0)
-"""Range that a log standard deviation is clamped to, in the actor as in the learner."""
-
-_LOWEST, _HIGHEST = (np.float32(bound) for bound in LOG_STD_RANGE)
+from nitro_actor.memory import memory_parameters, memory_size
+from nitro_actor.networks import ACTIVATIONS, NETWORKS, Specs, linear_parameters
+from nitro_actor.protocol.agents import AgentClass
+from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
+from nitro_actor.stack import Stack, shape_of
 
 
-class Policy:
-    """A network with its head.
+class Policies:
+    """The policies of all agents.
 
     Attributes:
-        actions: the environment's action space, for samples and their probabilities.
-        memory_size: H, numbers that the policy remembers of an episode; 0 without a recurrent layer.
+        classes: by the name of the agent class.
     """
 
-    def __init__(self, weights: PolicyWeights, spec: EnvironmentSpec) -> None:
+    def __init__(self, container: WeightsContainer, classes: Sequence[AgentClass]) -> None:
         """Build from weights.
 
         Raises:
             WireError: they do not fit the environment, or hold NaN.
         """
-        _check(weights, spec)
-        network, tensors = weights.network, weights.tensors
-        self.actions = spec.action
-        self._network: Network = NETWORKS[network["kind"]](network, tensors, spec.observation_shape)
-        self.memory_size = memory_size(network)
-        self._gru = Gru([tensors]) if self.memory_size else None
-        self._head = linear(tensors, "policy.head")
-        # The log std is clamped once if it is a parameter, and in every distribution if it depends on the
-        # state.
-        self._log_std = (
-            np.clip(tensors["policy.log_std"], _LOWEST, _HIGHEST) if "policy.log_std" in tensors else None
-        )
-        self._normalise = "observation.mean" in tensors
-        if self._normalise:
-            self._mean = tensors["observation.mean"].astype(np.float32)
-            self._scale = np.sqrt(tensors["observation.var"] + 1e-8).astype(np.float32)
-            self._clip = np.float32(np.inf if weights.observation_clip is None else weights.observation_clip)
+        container.require_agents(agent for one in classes for agent in one.agents)
+        self.classes = {one.name: ClassPolicies(one, container) for one in classes}
+
+    def memories(self, count: int) -> "Memories":
+        """Empty memories of E environments, as episodes begin with them."""
+        classes = [policies.agents for policies in self.classes.values()]
+        return Memories(classes, {name: one.memory(count) for name, one in self.classes.items()})
+
+    def noise(self, seed: np.random.SeedSequence, length: int, count: int) -> dict[str, "Noise"]:
+        """All random numbers of a rollout by class, drawn at once, whichever agents share policies."""
+        one_agent = not any(policies.agents.mortal for policies in self.classes.values())
+        seeds = [seed] if one_agent else seed.spawn(len(self.classes))
+        generators = (np.random.Generator(np.random.PCG64(own)) for own in seeds)
+        return {
+            name: policies.noise(generator, length, count)
+            for (name, policies), generator in zip(self.classes.items(), generators, strict=True)
+        }
+
+
+class Memories:
+    """What agents remember of their episodes.
+
+    Attributes:
+        of: f32 [lanes, H] by class, updated in place. H is 0 where a class's policies have no memory.
+        named: those with numbers by their names in end states, as views.
+    """
+
+    def __init__(self, classes: Sequence[AgentClass], of: Mapping[str, Floats]) -> None:
+        self.of = of
+        self._remember = [one for one in classes if of[one.name].shape[-1]]
+        self.named = dict(one.in_state("memory", of[one.name]) for one in self._remember)
+
+    def forget(
+        self, ended: np.ndarray, acted: Mapping[str, np.ndarray], died: Mapping[str, np.ndarray]
+    ) -> None:
+        """Empty the memories that end with a step. An agent that is not alive has an empty one.
+
+        Args:
+            ended: bool, whose episode ended with the step; of the first environments, if not of all.
+            acted: bool [lanes] by class, who was alive in it.
+            died: likewise, who died in it.
+        """
+        for one in self._remember:
+            gone = ended
+            if one.mortal:
+                gone = np.repeat(ended, len(one.agents)) | died[one.name] | ~acted[one.name]
+            self.of[one.name][: len(gone)][gone] = 0
+
+
+class Noise:
+    """Random numbers of a class's actions.
+
+    Attributes:
+        actions: those of `nitro_actor.actions`, [L, lanes, ...].
+        explore: bool [L, lanes], where a Q head explores; None without a Q head.
+    """
+
+    def __init__(self, actions: Floats, explore: NDArray[np.bool_] | None) -> None:
+        self.actions = actions
+        self.explore = explore
+
+
+class ClassPolicies:
+    """The policies that the agents of one class play.
+
+    Attributes:
+        agents: the class.
+        actions: the class's action space. The parameters of a Q head's distribution are the Q values.
+        memory_size: H, numbers that an agent remembers of an episode; 0 without a recurrent layer.
+    """
+
+    def __init__(self, agents: AgentClass, container: WeightsContainer) -> None:
+        self.agents = agents
+        self.actions = action_space(agents.action)
+        served: dict[str, list[int]] = {}
+        for index, agent in enumerate(agents.agents):
+            served.setdefault(container.agents[agent], []).append(index)
+        alike: dict[Any, list[str]] = {}
+        for name, places in served.items():
+            weights = container.policies[name]
+            check(weights, agents)
+            alike.setdefault((len(places), *shape_of(weights)), []).append(name)
+        self._stacks = [
+            Stack(agents, [container.policies[name] for name in names], [served[name] for name in names])
+            for names in alike.values()
+        ]
+        sizes = {memory_size(container.policies[name].network) for name in served}
+        if len(sizes) > 1:
+            raise wire.WireError(
+                f"weights: class {agents.name} has memories of several sizes, {sorted(sizes)}"
+            )
+        (self.memory_size,) = sizes
+        networks = [container.policies[container.agents[agent]].network for agent in agents.agents]
+        greedy = np.array([network["head"] == "q" for network in networks])
+        self._greedy = greedy if greedy.any() else None
+        self._epsilon = np.array([network.get("epsilon", 0.0) for network in networks])
+
+    def noise(self, generator: np.random.Generator, length: int, count: int) -> Noise:
+        """Draw the random numbers of L steps of E environments."""
+        lanes = (length, count * len(self.agents.agents))
+        drawn = self.actions.noise(generator, lanes)
+        if self._greedy is None:
+            return Noise(drawn, None)
+        chances = generator.random((length, count, len(self._greedy)))
+        return Noise(drawn, (self._greedy & (chances < self._epsilon)).reshape(lanes))
+
+    def memory(self, count: int) -> Floats:
+        """Empty memories of E environments, f32 [lanes, H]."""
+        return np.zeros((count * len(self.agents.agents), self.memory_size), np.float32)
 
     def distribution(
         self,
         observations: np.ndarray,
+        available: NDArray[np.bool_] | None,
         out: Floats,
         memory: Floats | None = None,
-        available: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Write the action distribution of each observation.
+        """Write the action distribution of each agent.
 
         Args:
-            observations: [E, *shape], f32 or u8, raw.
-            out: f32 [E, P]; `nitro_actor.actions` says what the parameters are.
-            memory: f32 [E, H] before the observation, and after the call with it; needed where H is not 0.
-            available: bool [E, C], see `nitro_actor.masks`; None where all actions are.
+            observations: [lanes, *shape], f32 or u8, raw.
+            available: bool [lanes, C], see `nitro_actor.masks`; None where actions are not masked.
+            out: f32 [lanes, P]; `nitro_actor.actions` says what the parameters are.
+            memory: f32 [lanes, H] before the observations, and after the call with them; needed where H is
+                not 0.
         """
-        inputs = observations
-        if self._normalise:
-            inputs = inputs.astype(np.float32, copy=False) - self._mean
-            np.divide(inputs, self._scale, out=inputs)
-            np.minimum(inputs, self._clip, out=inputs)
-            np.maximum(inputs, -self._clip, out=inputs)
-        features = self._network(inputs)
-        if self._gru is not None:
-            assert memory is not None, "the policy has a memory"
-            memory[...] = features = self._gru(features[None], memory[None])[0]
-        weight, bias = self._head
-        np.add(features @ weight, bias, out=out[:, : len(bias)])
-        if self._log_std is not None:
-            out[:, len(bias) :] = self._log_std
-        elif self.actions.head == "gaussian":
-            log_std = out[:, self.actions.outputs :]
-            np.minimum(log_std, _HIGHEST, out=log_std)
-            np.maximum(log_std, _LOWEST, out=log_std)
+        for stack in self._stacks:
+            stack(observations, out, memory)
         if available is not None:
             masks.apply(available, self.actions, out)
 
+    def sample(
+        self,
+        distribution: Floats,
+        noise: Noise,
+        t: int,
+        available: NDArray[np.bool_] | None,
+        out: np.ndarray,
+    ) -> None:
+        """Write the actions of step t, [lanes, *action shape]; continuous ones are not clipped."""
+        drawn = noise.actions[t]
+        if noise.explore is None:
+            self.actions.sample(distribution, drawn, out)
+            return
+        assert self._greedy is not None
+        scores = distribution + drawn  # of policies without a Q head
+        by_agent = (-1, len(self._greedy), scores.shape[-1])
+        np.copyto(scores.reshape(by_agent), distribution.reshape(by_agent), where=self._greedy[:, None])
+        # All numbers have the same distribution, so the highest one is a uniform choice.
+        np.copyto(scores, drawn, where=noise.explore[t][:, None])
+        if available is not None:
+            masks.apply(available, self.actions, scores)
+        np.argmax(scores, axis=-1, out=out)
 
-def _check(weights: PolicyWeights, spec: EnvironmentSpec) -> None:
-    """Check that the weights fit their network and the environment."""
-    network, tensors = weights.network, weights.tensors
-    if network.get("kind") not in NETWORKS:
-        raise wire.WireError(f"weights: network {network!r} is unknown; known kinds: {sorted(NETWORKS)}")
-    check_layers(network)
-    for name, needed in spec.action.network().items():
-        if network.get(name) != needed:
-            raise wire.WireError(
-                f"weights: {name} {network.get(name)!r}, but the environment needs {needed!r}"
-            )
-    shape = spec.observation_shape
-    layers, width = NETWORKS[network["kind"]].parameters(network, shape)
-    head, _ = head_parameters(network, width, spec.action)
-    wire.check(tensors, layers | head | statistics_parameters(tensors, shape))
+    def log_probabilities(
+        self, distribution: Floats, actions: np.ndarray, available: NDArray[np.bool_] | None
+    ) -> Floats:
+        """Log probability of each action, f32 [L, E, n_c]. For a Q head: of its exploring policy."""
+        result = self.actions.log_probabilities(distribution, actions)
+        if self._greedy is not None:
+            choices = self.actions.outputs if available is None else available.sum(axis=-1)
+            best = actions == distribution.argmax(axis=-1)
+            probability = self._epsilon / choices + (1 - self._epsilon) * best
+            # Only an agent that did not act can have an action of probability 0; the maximum avoids log 0.
+            explored = np.log(np.maximum(probability, np.finfo(np.float32).tiny)).astype(np.float32)
+            np.copyto(result, explored, where=self._greedy)
+        return result
 
 
-def check_layers(network: Mapping[str, Any]) -> None:
-    """Check the widths and the activation of a network's description.
+def check(weights: PolicyWeights, agents: AgentClass) -> None:
+    """Check that a policy's weights fit its network and a class of agents.
 
     Raises:
-        WireError
+        WireError: they do not fit; the text names the field or tensor.
     """
-    hidden = network.get("hidden")
-    if not isinstance(hidden, list) or not all(type(n) is int and n > 0 for n in hidden):
-        raise wire.WireError(f"weights: hidden {hidden!r} must be a list of widths")
-    if network.get("activation") not in ACTIVATIONS:
-        raise wire.WireError(f"weights: activation {network.get('activation')!r} is unknown")
+    network, tensors = weights.network, weights.tensors
+    kind = network.get("kind")
+    if agents.mortal and kind != "mlp":
+        raise wire.WireError(f"weights: network {kind!r}; policies of several agents are 'mlp'")
+    if kind not in NETWORKS:
+        raise wire.WireError(f"weights: network {network!r} is unknown; known kinds: {sorted(NETWORKS)}")
+    _check_layers(network)
+    ids = network.get("agentIds")
+    if ids is not None and ids != len(agents.agents):
+        raise wire.WireError(
+            f"weights: agentIds {ids!r}, but class {agents.name} has {len(agents.agents)} agents"
+        )
+    shape, actions = tuple(agents.observation["shape"]), action_space(agents.action)
+    _check_head(network, actions)
+    seen = (math.prod(shape) + ids,) if ids else shape
+    layers, width = NETWORKS[network["kind"]].parameters(network, seen)
+    head, width = head_parameters(network, width, actions)
+    value = linear_parameters("policy.value", width, 1) if network.get("dueling") else {}
+    wire.check(tensors, layers | head | value | _statistics_parameters(tensors, shape))
 
 
 def head_parameters(network: Mapping[str, Any], width: int, actions: ActionSpace) -> tuple[Specs, int]:
@@ -138,7 +260,29 @@ def head_parameters(network: Mapping[str, Any], width: int, actions: ActionSpace
     return expected, width
 
 
-def statistics_parameters(tensors: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> Specs:
+def _statistics_parameters(tensors: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> Specs:
     """Names and shapes of the normalisation's statistics: both, if there is one of them."""
     names = ("observation.mean", "observation.var")
     return {name: wire.TensorSpec("float64", shape) for name in names} if tensors.keys() & names else {}
+
+
+def _check_layers(network: Mapping[str, Any]) -> None:
+    hidden = network.get("hidden")
+    if not isinstance(hidden, list) or not all(type(n) is int and n > 0 for n in hidden):
+        raise wire.WireError(f"weights: hidden {hidden!r} must be a list of widths")
+    if network.get("activation") not in ACTIVATIONS:
+        raise wire.WireError(f"weights: activation {network.get('activation')!r} is unknown")
+
+
+def _check_head(network: Mapping[str, Any], actions: ActionSpace) -> None:
+    heads = (actions.head, "q") if actions.head == "categorical" else (actions.head,)
+    head, epsilon = network.get("head"), network.get("epsilon")
+    needed = actions.network().get("sizes")
+    if network.get("sizes") != needed:
+        raise wire.WireError(f"weights: sizes {network.get('sizes')!r}, but the actions need {needed!r}")
+    if head not in heads:
+        raise wire.WireError(f"weights: head {head!r}, but the actions need one of {heads}")
+    if head == "q" and (type(epsilon) not in (int, float) or not 0 <= epsilon <= 1):  # type: ignore[operator]
+        raise wire.WireError(f"weights: epsilon {epsilon!r} is no number from 0 to 1")
+    if network.get("dueling") not in ((None, False, True) if head == "q" else (None, False)):
+        raise wire.WireError(f"weights: dueling {network.get('dueling')!r} of a head {head!r}")

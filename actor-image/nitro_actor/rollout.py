@@ -11,7 +11,8 @@ from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.environment import Environment
 from nitro_actor.evaluation import Evaluation
 from nitro_actor.memory import recall, with_memories
-from nitro_actor.policy import Policy
+from nitro_actor.policy import Policies
+from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.fragment import INFO_METRICS
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import prefixed
@@ -21,7 +22,7 @@ Tensors = dict[str, np.ndarray]
 
 def rollout(
     environment: Environment,
-    policy: Policy,
+    policies: Policies,
     *,
     seed: int,
     steps: int,
@@ -60,13 +61,14 @@ def rollout(
     if info is not None:
         info.take()  # of an evaluation, or of a rollout that was broken off
     seeds, source = random_sources(seed, count)
-    memory = np.zeros((count, policy.memory_size), np.float32)
+    memories, policy = policies.memories(count), policies.classes[AGENT]
+    memory = memories.of[AGENT]
     if state:
-        environment.restore(recall(state, {"memory": memory}))
+        environment.restore(recall(state, memories.named))
     else:
         environment.reset(seeds)
     space = policy.actions
-    noise = space.noise(np.random.Generator(np.random.PCG64(source)), (length, count))
+    noise = policies.noise(source, length, count)[AGENT]
 
     current = environment.frames
     earlier = environment.earlier_frames
@@ -86,8 +88,8 @@ def rollout(
         observations[t] = current
         if available is not None:
             available[t] = allowed
-        policy.distribution(environment.observations, distribution[t], memory, allowed)
-        space.sample(distribution[t], noise[t], actions[t])
+        policy.distribution(environment.observations, allowed, distribution[t], memory)
+        policy.sample(distribution[t], noise, t, allowed, actions[t])
         try:
             rewards[t], terminated[t], truncated[t] = environment.step(actions[t])
         except EnvironmentCallError:
@@ -133,11 +135,11 @@ def rollout(
         tensors["distribution"] = distribution
     if environment.clip_rewards:
         np.sign(rewards, out=rewards)
-    return tensors | before | prefixed(with_memories(environment.snapshot(), {"memory": memory}))
+    return tensors | before | prefixed(with_memories(environment.snapshot(), memories.named))
 
 
 def evaluate(
-    environment: Environment, policy: Policy, *, seed: int, episodes: int, max_steps: int, rows: int = 0
+    environment: Environment, policies: Policies, *, seed: int, episodes: int, max_steps: int, rows: int = 0
 ) -> Tensors:
     """Play whole episodes with the most probable actions.
 
@@ -157,15 +159,16 @@ def evaluate(
     rows = max(rows, count)
     environment.reset(random_sources(seed, rows)[0][:count])
     evaluation = Evaluation(environment, episodes, max_steps)
+    memories, policy = policies.memories(rows), policies.classes[AGENT]
+    memory = memories.of[AGENT]
     distribution = np.empty((rows, policy.actions.parameters), np.float32)
-    memory = np.zeros((rows, policy.memory_size), np.float32)
     while evaluation.running:
         available = environment.available
         policy.distribution(
             _filled(environment.observations, rows),
+            None if available is None else _filled(available, rows),
             distribution,
             memory,
-            None if available is None else _filled(available, rows),
         )
         if not np.isfinite(distribution).all():
             _require_finite(

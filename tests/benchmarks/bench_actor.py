@@ -28,12 +28,13 @@ import gymnasium
 import mujoco
 import numpy as np
 
-from actor_support import RUN, conv_weights, environment, weights
+from actor_support import RUN, conv_weights, environment, policies_of, policy_of, weights
 from nitro_actor.config import AtariConfig
 from nitro_actor.engines.atari import AtariEngine
 from nitro_actor.environment import Environment
 from nitro_actor.networks import Conv
-from nitro_actor.policy import Policy
+from nitro_actor.policy import ClassPolicies, Policies
+from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.fragment import FragmentContainer, from_one_agent, of_one_agent
 from nitro_actor.protocol.state import bare
 from nitro_actor.rollout import rollout
@@ -44,14 +45,14 @@ HIDDEN = (256, 256)
 
 def _nitro(env: Environment) -> Callable[[], int]:
     """Environment, policy and storing: a fragment, encoded, its episodes resumed as in training."""
-    return _fragments(env, Policy(weights(env.spec, hidden=HIDDEN), env.spec))
+    return _fragments(env, policies_of(weights(env.spec, hidden=HIDDEN), env.spec))
 
 
 def _gymnasium(count: int) -> Callable[[], int]:
     """What one would write by hand: plain environments, the same policy, lists of what was seen."""
     environments = [gymnasium.make("Hopper-v5") for _ in range(count)]
     spec = environment("Hopper-v5", 1).spec
-    policy = Policy(weights(spec, hidden=HIDDEN), spec)
+    policy = policy_of(weights(spec, hidden=HIDDEN), spec)
     rng = np.random.default_rng(0)
     current = np.stack([env.reset(seed=i)[0] for i, env in enumerate(environments)]).astype(np.float32)
 
@@ -59,7 +60,7 @@ def _gymnasium(count: int) -> Callable[[], int]:
         seen = []
         for _ in range(STEPS // count):
             distribution = np.empty((count, 6), np.float32)
-            policy.distribution(current, distribution)
+            policy.distribution(current, None, distribution)
             actions = np.empty((count, 3), np.float32)
             policy.actions.sample(distribution, rng.standard_normal((count, 3), np.float32), actions)
             log_probs = policy.actions.log_probabilities(distribution, actions)
@@ -185,22 +186,22 @@ def atari(repeats: int) -> None:
 
     candidates = {"environment alone": played, "emulator alone": emulated, "screens to frames": shown}
     for preset in ("paper", "tuned"):
-        policy = Policy(conv_weights(env.spec, preset), env.spec)
+        policies = policies_of(conv_weights(env.spec, preset), env.spec)
         name = f"`{preset}` network"
-        candidates[f"Nitro, 8 environments, {name}"] = _fragments(env, policy)
-        candidates[f"policy alone, {name}"] = _decisions(env, policy)
-        candidates[f"its products alone, {name}"] = _products(policy)
+        candidates[f"Nitro, 8 environments, {name}"] = _fragments(env, policies)
+        candidates[f"policy alone, {name}"] = _decisions(env, policies.classes[AGENT])
+        candidates[f"its products alone, {name}"] = _products(policies.classes[AGENT])
     rates = _taking_turns(candidates, repeats)
     print("\n| SpaceInvaders, one core | steps/s | best | by processor time |\n|---|---:|---:|---:|")
     _print(rates)
 
 
-def _fragments(env: Environment, policy: Policy) -> Callable[[], int]:
+def _fragments(env: Environment, policies: Policies) -> Callable[[], int]:
     state: dict[str, np.ndarray] = {}
 
     def run() -> int:
         nonlocal state
-        fragment = rollout(env, policy, seed=1, steps=STEPS, state=state)
+        fragment = rollout(env, policies, seed=1, steps=STEPS, state=state)
         _encoded(fragment)
         state = bare(fragment)
         return STEPS
@@ -224,20 +225,21 @@ def _encoded(fragment: Mapping[str, np.ndarray]) -> bytes:
     ).encode()
 
 
-def _decisions(env: Environment, policy: Policy) -> Callable[[], int]:
+def _decisions(env: Environment, policy: ClassPolicies) -> Callable[[], int]:
     out = np.empty((8, env.spec.action.outputs), np.float32)
 
     def run() -> int:
         for _ in range(16):
-            policy.distribution(env.observations, out)
+            policy.distribution(env.observations, None, out)
         return 128
 
     return run
 
 
-def _products(policy: Policy) -> Callable[[], int]:
+def _products(policy: ClassPolicies) -> Callable[[], int]:
     """The matrix products of the convolutions, without gathering patches: what BLAS alone takes."""
-    network = policy._network
+    (stack,) = policy._stacks
+    network = stack._network
     assert isinstance(network, Conv)
 
     def run() -> int:
@@ -308,7 +310,7 @@ def _ready(port: int) -> bool:
 
 def _encoding(name: str, repeats: int) -> None:
     env = environment(name, 8)
-    fragment = rollout(env, Policy(weights(env.spec), env.spec), seed=1, steps=STEPS, state={})
+    fragment = rollout(env, policies_of(weights(env.spec), env.spec), seed=1, steps=STEPS, state={})
     times = []
     for _ in range(20 * repeats):
         began = time.perf_counter()

@@ -26,10 +26,10 @@ from mpe2 import simple_spread_v3
 
 from agents_support import agent_class, agents_fragment, team
 from nitro_actor.agents.environment import AgentsEnvironment, AgentsSpec
-from nitro_actor.agents.policies import Policies
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
 from nitro_actor.play import play_of
+from nitro_actor.policy import Policies
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_learner.algorithms.multi_ppo.feed_forward import MultiPpo
 from nitro_learner.data.batch import Fragment
@@ -96,7 +96,7 @@ def samplings(agents: int) -> dict[str, Callable[[], object]]:
     container, play = random_policies(ours.spec), play_of(ours)
     theirs = simple_spread_v3.parallel_env(N=agents)
     (one,) = ours.spec.classes
-    policies = Policies(container, ours.spec, 1).classes[one.name]
+    policies = Policies(container, ours.spec.classes).classes[one.name]
 
     def fragments() -> None:
         weights = play.policy(container)
@@ -105,16 +105,16 @@ def samplings(agents: int) -> dict[str, Callable[[], object]]:
 
     def loop() -> None:
         observations, _ = theirs.reset(seed=0)
-        noise = policies.noise(np.random.SeedSequence(0), SLOTS * LENGTH * ENVS)
-        distribution = np.empty((1, agents, policies.parameters_per_action), np.float32)
-        actions = np.empty((1, agents), np.int64)
+        noise = policies.noise(np.random.default_rng(0), SLOTS * LENGTH * ENVS, 1)
+        distribution = np.empty((agents, policies.actions.parameters), np.float32)
+        actions = np.empty(agents, np.int64)
         kept = []
         for step in range(SLOTS * LENGTH * ENVS):
-            seen = np.stack([observations[agent] for agent in one.agents])[None]
+            seen = np.stack([observations[agent] for agent in one.agents])
             policies.distribution(seen, None, distribution)
             policies.sample(distribution, noise, step, None, actions)
-            log_probs = policies.log_probabilities(distribution[None], actions[None], None)
-            chosen = dict(zip(one.agents, actions[0].tolist(), strict=True))
+            log_probs = policies.log_probabilities(distribution[None, None], actions[None, None], None)
+            chosen = dict(zip(one.agents, actions.tolist(), strict=True))
             observations, rewards, _, truncations, _ = theirs.step(chosen)
             kept.append((seen, actions.copy(), log_probs, rewards, truncations))
             if all(truncations.values()):

@@ -24,10 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from actor_support import environment
+from actor_support import environment, policies_of
 from learner_support import HOPPER, by_autograd, fragment, job
 from nitro_actor.config import AtariConfig
-from nitro_actor.policy import Policy
 from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_actor.rollout import rollout
@@ -243,7 +242,7 @@ def _images(preset: str) -> None:
         wanted.id, wanted.envs_per_actor, frame_stack=4, clip_rewards=True, atari=AtariConfig()
     )
     algorithm = Ppo(spec, EnvironmentSpec.from_json(games.spec.to_json()))
-    policy = Policy(PolicyWeights.of(*algorithm.weights()), games.spec)
+    policy = policies_of(PolicyWeights.of(*algorithm.weights()), games.spec)
     actors, steps = spec.scaling.initial_actors, wanted.rollout_length
     fragments = [
         Fragment(

@@ -24,8 +24,8 @@ import nitro_learner as nitro
 from agents_jobs import job as agents_job
 from nitro_actor.actions import Continuous
 from nitro_actor.agents.environment import AgentsSpec
-from nitro_actor.agents.policies import Policies
 from nitro_actor.play import play_of
+from nitro_actor.policy import Policies
 from nitro_api.costs.amounts import dollars
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.checkpoints.store import CheckpointError
@@ -147,9 +147,10 @@ def test_each_of_several_agents_has_its_own_file(name: str, tmp_path: Path) -> N
     rows = observations(one)
     available = np.random.default_rng(1).random((ROWS, one.action["n"])) < 0.5
     available[:, 0] = True
-    seen, masks = (np.repeat(each[:, None], len(one.agents), axis=1) for each in (rows, available))
+    seen, masks = (np.repeat(each, len(one.agents), axis=0) for each in (rows, available))
     expected = np.empty(masks.shape, np.float32)
-    Policies(policy.weights, spec, ROWS).classes[one.name].distribution(seen, masks, expected)
+    Policies(policy.weights, spec.classes).classes[one.name].distribution(seen, masks, expected)
+    expected = expected.reshape(ROWS, len(one.agents), -1)
     actions = policy.act(
         dict.fromkeys(policy.agents, rows), available=dict.fromkeys(policy.agents, available)
     )

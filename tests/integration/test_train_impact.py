@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from actor_support import environment
-from nitro_actor.policy import Policy
+from actor_support import environment, policies_of
+from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_actor.rollout import rollout
@@ -56,10 +56,10 @@ def relearned(run: Path) -> Impact:
         return made
 
     algorithm = make()
-    policies: list[Policy] = []
+    policies: list[Policies] = []
     states: dict[int, dict[str, np.ndarray]] = {}
     for number in range(1, ROUNDS + 1):
-        policies.append(Policy(PolicyWeights.of(*algorithm.weights()), actor.spec))
+        policies.append(policies_of(PolicyWeights.of(*algorithm.weights()), actor.spec))
         if number - 1 in resumed_after:
             state, algorithm = algorithm.state_dict(), make()
             algorithm.load_state_dict(state)

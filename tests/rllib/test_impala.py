@@ -10,10 +10,10 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.training_data import TrainingData
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_ENV_STEPS_TRAINED_LIFETIME
 
-from actor_support import environment
+from actor_support import environment, policies_of
 from learner_support import fragment
 from nitro_actor import rollout
-from nitro_actor.policy import Policy
+from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.algorithms import registry
@@ -79,8 +79,8 @@ def test_they_learn_what_to_do_in_two_states(name: str) -> None:
     ).spec
     learner: Any = registry.make(spec, EnvironmentSpec.from_json(place.spec.to_json()))
 
-    def policy() -> Policy:
-        return Policy(PolicyWeights.of(*learner.weights()), place.spec)
+    def policy() -> Policies:
+        return policies_of(PolicyWeights.of(*learner.weights()), place.spec)
 
     for number in range(1, 41):
         sampled = rollout.rollout(place, policy(), seed=number, steps=256, state={})

@@ -21,6 +21,8 @@ from nitro_actor.config import AtariConfig, EnvironmentConfig
 from nitro_actor.environment import Environment, EnvironmentSpec
 from nitro_actor.make_env import make_env
 from nitro_actor.networks import NETWORKS
+from nitro_actor.policy import ClassPolicies, Policies
+from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_api.resolution.presets import preset_values
@@ -80,6 +82,16 @@ def weights(
 def container(spec: EnvironmentSpec, *, version: int = 1, **options: Any) -> bytes:
     """The weights container of such a policy."""
     return WeightsContainer.of_one_agent(RUN, version, weights(spec, version=version, **options)).encode()
+
+
+def policies_of(given: PolicyWeights, spec: EnvironmentSpec) -> Policies:
+    """The policy of an environment of one agent, as an actor has it."""
+    return Policies(WeightsContainer.of_one_agent(RUN, 1, given), spec.classes)
+
+
+def policy_of(given: PolicyWeights, spec: EnvironmentSpec) -> ClassPolicies:
+    """The same, to be asked for its distribution and its actions."""
+    return policies_of(given, spec).classes[AGENT]
 
 
 def conv_weights(spec: EnvironmentSpec, preset: str) -> PolicyWeights:

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from actor_support import policies_of
 from nitro_actor import rollout
 from nitro_actor.environment import Environment
-from nitro_actor.policy import Policy
+from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import PolicyWeights
@@ -87,7 +88,7 @@ def fragment(
     )
 
 
-def train(spec: NitroTrainingJob, environments: list[Environment], rounds: int) -> tuple[Algorithm, Policy]:
+def train(spec: NitroTrainingJob, environments: list[Environment], rounds: int) -> tuple[Algorithm, Policies]:
     """Train in this process, one slot per environment, episodes resumed; return the learner and the last
     policy."""
     algorithm = registry.make(spec.spec, EnvironmentSpec.from_json(environments[0].spec.to_json()))
@@ -111,7 +112,7 @@ def train(spec: NitroTrainingJob, environments: list[Environment], rounds: int) 
 
 def train_off_policy(
     spec: NitroTrainingJob, environments: list[Environment], rounds: int, *, replays: int
-) -> Policy:
+) -> Policies:
     """As `train` for an off-policy algorithm: every other fragment is one version late, and after each round
     follow so many replays. Returns the last policy."""
     algorithm = registry.make(spec.spec, EnvironmentSpec.from_json(environments[0].spec.to_json()))
@@ -146,5 +147,5 @@ def by_autograd(gradient: PpoGradient, network: ActorCritic, minibatch: Samples)
     return torch.cat([part.reshape(-1) for part in parts])
 
 
-def _policy(algorithm: Algorithm, environment: Environment) -> Policy:
-    return Policy(PolicyWeights.of(*algorithm.weights()), environment.spec)
+def _policy(algorithm: Algorithm, environment: Environment) -> Policies:
+    return policies_of(PolicyWeights.of(*algorithm.weights()), environment.spec)

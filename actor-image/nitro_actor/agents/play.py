@@ -6,9 +6,9 @@ import numpy as np
 
 from nitro_actor.actions import action_space
 from nitro_actor.agents.environment import AgentsEnvironment
-from nitro_actor.agents.policies import Policies
 from nitro_actor.agents.rollout import evaluate, rollout
 from nitro_actor.masks import choices
+from nitro_actor.policy import Policies
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_actor.rollout import Tensors
 
@@ -34,7 +34,7 @@ class SeveralAgents:
 
     def policy(self, container: WeightsContainer) -> Policies:
         """See `Play`."""
-        return Policies(container, self._environment.spec, self._environment.count)
+        return Policies(container, self._environment.spec.classes)
 
     def rollout(self, policy: Policies, **arguments: Any) -> Tensors:
         """See `Play`."""

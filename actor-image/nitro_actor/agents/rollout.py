@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from nitro_actor.agents.environment import AgentsEnvironment
-from nitro_actor.agents.policies import ClassPolicies, Memories, Noise, Policies
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.evaluation import Evaluation
 from nitro_actor.matmul import Floats
 from nitro_actor.memory import recall, with_memories
+from nitro_actor.policy import ClassPolicies, Memories, Noise, Policies
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.fragment import EARLIER, INFO_METRICS
 from nitro_actor.protocol.state import prefixed
@@ -51,12 +51,12 @@ def rollout(
     if info is not None:
         info.take()  # of an evaluation, or of a rollout that was broken off
     seeds, source = random_sources(seed, count)
-    memories = policies.memories()
+    memories = policies.memories(count)
     if state:
         environment.restore(recall(state, memories.named))
     else:
         environment.reset(seeds)
-    noise = policies.noise(source, length)
+    noise = policies.noise(source, length, count)
     tensors = {f"{name}/{EARLIER}": frames.copy() for name, frames in environment.earlier_frames.items()}
     records = [
         _Record(environment, one, policies.classes[one.name], memories.of[one.name], noise[one.name], length)
@@ -82,7 +82,8 @@ def rollout(
             record.died[t] = step.died[record.name]
         terminated[t], truncated[t] = step.terminated, step.truncated
         done = terminated[t] | truncated[t]
-        memories.forget(done, {record.name: record.alive[t] for record in records}, step.died)
+        acted = {record.name: record.alive[t].reshape(-1) for record in records}
+        memories.forget(done, acted, {name: died.reshape(-1) for name, died in step.died.items()})
         if np.logical_or.reduce(done):
             cut = np.flatnonzero(truncated[t] & ~terminated[t])
             for record in records:
@@ -124,12 +125,13 @@ def evaluate(
     """
     environment.reset(random_sources(seed, environment.count)[0])
     evaluation = Evaluation(environment, episodes, max_steps)
-    memories = policies.memories()
+    memories = policies.memories(environment.count)
     while evaluation.running:
-        acted = {name: alive.copy() for name, alive in environment.alive.items()}
+        acted = {name: alive.flatten() for name, alive in environment.alive.items()}
         step = environment.step(best_actions(environment, policies, memories))
         evaluation.end_step(step.terminated | step.truncated)
-        memories.forget(environment.lengths == 0, acted, step.died)
+        died = {name: died.reshape(-1) for name, died in step.died.items()}
+        memories.forget(environment.lengths == 0, acted, died)
     return {"episode_returns": evaluation.returns, "episode_lengths": evaluation.lengths}
 
 
@@ -170,13 +172,13 @@ class _Record:
         self.name = one.name
         self._class = one
         self._policies = policies
-        self._memory, self._before = memory, memory.copy()
+        self._memory, self._before = memory, memory.reshape(environment.count, len(one.agents), -1).copy()
         self._noise = noise
         self._frames = environment.frames[one.name]
         self._now_alive = environment.alive[one.name]
         self._now_available = environment.available.get(one.name)
         steps = (length, *self._frames.shape[:2])
-        self.actions = policies.empty(length)
+        self.actions = np.empty((*steps, *policies.actions.shape), policies.actions.dtype)
         self.rewards = np.empty(steps, np.float32)
         self.died = np.empty(steps, bool)
         self.alive = np.empty(steps, bool)
@@ -195,7 +197,11 @@ class _Record:
         if self._available is not None:
             self._available[t] = available
         self._policies.distribution(observations, available, self._distribution[t], self._memory)
-        self._policies.sample(self._distribution[t], self._noise, t, available, self.actions[t])
+        rows = len(self._memory)
+        distribution, actions = self._distribution[t], self.actions[t]
+        available = None if available is None else available.reshape(rows, -1)
+        lanes = actions.reshape(rows, *actions.shape[2:])
+        self._policies.sample(distribution.reshape(rows, -1), self._noise, t, available, lanes)
 
     def require_finite(self, t: int) -> None:
         """Raise PolicyError if the policies' output was not finite up to step t."""

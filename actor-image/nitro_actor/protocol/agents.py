@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from nitro_actor.protocol.fields import NAME, MetadataError, mapping, whole
 
 AGENT = "agent"
@@ -20,7 +22,7 @@ class AgentClass:
     Attributes:
         agents: their names, in the order of the class axis.
         observation, action: the spaces, as the EnvironmentSpec has them.
-        mortal: whether an agent may be out of the game while others still play.
+        mortal: whether an agent may be out of the game while others still play; not where it is the only one.
     """
 
     name: str
@@ -28,6 +30,17 @@ class AgentClass:
     observation: Mapping[str, Any]
     action: Mapping[str, Any]
     mortal: bool
+
+    def in_state(self, name: str, lanes: np.ndarray) -> tuple[str, np.ndarray]:
+        """How an end state has an array of the class: its name there, and a view of it. Several agents have
+        an axis, [E, n_c, ...]; one agent has none.
+
+        Args:
+            lanes: [E n_c, ...].
+        """
+        if not self.mortal:
+            return name, lanes
+        return f"{name}/{self.name}", lanes.reshape(-1, len(self.agents), *lanes.shape[1:])
 
 
 def agent_classes(environment: Mapping[str, Any]) -> tuple[AgentClass, ...]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_actor.actions import action_space
-from nitro_actor.agents.environment import AgentsSpec
-from nitro_actor.agents.policies import Policies
-from nitro_actor.environment import EnvironmentSpec as PlayedSpec
 from nitro_actor.masks import choices
-from nitro_actor.policy import Policy
+from nitro_actor.policy import ClassPolicies, Policies
 from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.weights import WeightsContainer
 
@@ -26,50 +22,11 @@ State = NDArray[np.float32]
 """What an agent remembers of its episode: f32 [H], or of a batch [B, H]. H is 0 without a recurrent layer."""
 
 
-class AgentPlayer:
-    """The policy of one agent."""
+class Player:
+    """The policies of all agents."""
 
     def __init__(self, environment: EnvironmentSpec, container: WeightsContainer) -> None:
-        one = environment.one
-        self._space = action_space(one.action)
-        spec = PlayedSpec(
-            environment.id,
-            tuple(one.observation["frame"]),
-            one.observation["dtype"],
-            self._space,
-            time_limit=None,
-            resumable=False,
-            frame_stack=one.observation["stack"],
-        )
-        self._policy = Policy(container.policies[container.agents[one.agents[0]]], spec)
-
-    def act(
-        self,
-        observations: NDArray[Any],
-        mask: NDArray[np.bool_] | None,
-        generator: np.random.Generator | None,
-        state: State,
-    ) -> Action:
-        """Choose actions; `state` f32 [B, H] is updated in place."""
-        count = len(observations)
-        space = self._space
-        distribution = np.empty((count, space.parameters), np.float32)
-        self._policy.distribution(observations, distribution, state, mask)
-        _check_finite(distribution)
-        if generator is None:
-            return space.native(space.mode(distribution))
-        actions = np.empty((count, *space.shape), space.dtype)
-        space.sample(distribution, space.noise(generator, (count,)), actions)
-        return space.native(actions)
-
-
-class TeamPlayer:
-    """The policies of several agents."""
-
-    def __init__(self, environment: EnvironmentSpec, container: WeightsContainer) -> None:
-        self._spec = AgentsSpec(environment.id, environment.classes, None, None, resumable=False)
-        self._container = container
-        self._policies: tuple[int, Policies] | None = None
+        self._policies = Policies(container, environment.classes)
 
     def act(
         self,
@@ -80,45 +37,56 @@ class TeamPlayer:
         states: Mapping[str, State],
     ) -> dict[str, Action]:
         """Choose actions; `states` f32 [B, H] of the agents that act are updated in place."""
-        # The policies hold arrays for a number of rows, so they are made once for as long as it is the same.
-        made = self._policies
-        if made is None or made[0] != count:
-            made = self._policies = count, Policies(self._container, self._spec, count)
-        playing = [one for one in self._spec.classes if any(agent in observations for agent in one.agents)]
-        # In one call, so that no other thread's draw comes between.
-        seeds = None if generator is None else generator.integers(2**63, size=len(playing)).tolist()
+        policies = [
+            one for one in self._policies.classes.values() if set(one.agents.agents) & set(observations)
+        ]
+        generators: Sequence[np.random.Generator | None] = [generator]
+        if generator is not None and policies[0].agents.mortal:
+            # In one call, so that no other thread's draw comes between.
+            seeds = generator.integers(2**63, size=len(policies)).tolist()
+            generators = [np.random.Generator(np.random.PCG64(seed)) for seed in seeds]
+        elif generator is None:
+            generators = [None] * len(policies)
         chosen: dict[str, Action] = {}
-        for number, one in enumerate(playing):
-            acting = [agent for agent in one.agents if agent in observations]
-            policies = made[1].classes[one.name]
-            shape = (count, len(one.agents))
-            seen = np.zeros((*shape, *one.observation["shape"]), one.observation["dtype"])
-            space = policies.actions
-            each = choices(space)
-            available = np.ones((*shape, each), bool) if each else None
-            for index, agent in enumerate(one.agents):
-                if agent in observations:
-                    seen[:, index] = observations[agent]
-                if available is not None and agent in masks:
-                    available[:, index] = masks[agent]
-            distribution = np.empty((*shape, space.parameters), np.float32)
-            memory = policies.memory()
-            for agent in acting:
-                memory[:, one.agents.index(agent)] = states[agent]
-            policies.distribution(seen, available, distribution, memory)
-            for agent in acting:
-                states[agent][:] = memory[:, one.agents.index(agent)]
-            _check_finite(distribution)
-            if seeds is None:
-                actions = space.mode(distribution)
-            else:
-                noise = policies.noise(np.random.SeedSequence(seeds[number]), 1)
-                actions = policies.empty(1)[0]
-                policies.sample(distribution, noise, 0, available, actions)
-            chosen |= {agent: space.native(actions[:, one.agents.index(agent)]) for agent in acting}
+        for own, drawn_from in zip(policies, generators, strict=True):
+            chosen |= _act(own, observations, masks, count, drawn_from, states)
         return {agent: chosen[agent] for agent in observations}
 
 
-def _check_finite(distribution: NDArray[np.float32]) -> None:
+def _act(
+    policies: ClassPolicies,
+    observations: Mapping[str, NDArray[Any]],
+    masks: Mapping[str, NDArray[np.bool_]],
+    count: int,
+    generator: np.random.Generator | None,
+    states: Mapping[str, State],
+) -> dict[str, Action]:
+    """As `Player.act`, for the agents of a class."""
+    agents, observation = policies.agents.agents, policies.agents.observation
+    space = policies.actions
+    lanes = count * len(agents)
+    # One row for each agent of the class, whether it acts or not, as [B, n_c, ...].
+    seen = np.zeros((count, len(agents), *observation["shape"]), observation["dtype"])
+    available = np.ones((count, len(agents), choices(space)), bool)
+    memory = policies.memory(count)
+    remembered = memory.reshape(count, len(agents), -1)
+    acting = [(index, agent) for index, agent in enumerate(agents) if agent in observations]
+    for index, agent in acting:
+        seen[:, index] = observations[agent]
+        remembered[:, index] = states[agent]
+        if agent in masks:
+            available[:, index] = masks[agent]
+    allowed = available.reshape(lanes, -1) if choices(space) else None
+    distribution = np.empty((lanes, space.parameters), np.float32)
+    policies.distribution(seen.reshape(lanes, *observation["shape"]), allowed, distribution, memory)
     if not np.isfinite(distribution).all():
         raise ValueError("the policy's output is NaN or infinite: an observation is, or the weights diverged")
+    if generator is None:
+        actions = space.mode(distribution)
+    else:
+        actions = np.empty((lanes, *space.shape), space.dtype)
+        policies.sample(distribution, policies.noise(generator, 1, count), 0, allowed, actions)
+    for index, agent in acting:
+        states[agent][:] = remembered[:, index]
+    by_agent = actions.reshape(count, len(agents), *space.shape)
+    return {agent: space.native(by_agent[:, index]) for index, agent in acting}

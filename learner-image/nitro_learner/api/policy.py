@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +15,7 @@ from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_learner.api.episode import PlayedEpisode
-from nitro_learner.api.players import Action, AgentPlayer, State, TeamPlayer
+from nitro_learner.api.players import Action, Player, State
 from nitro_learner.api.rows import alike, batch_of, masks_of
 
 if TYPE_CHECKING:
@@ -64,11 +64,7 @@ class TrainedPolicy:
         self.memory = {
             agent: memory_size(policies[policy].network) for agent, policy in self.weights.agents.items()
         }
-        self._players = (
-            TeamPlayer(self.described, self.weights)
-            if self.described.several
-            else AgentPlayer(self.described, self.weights)
-        )
+        self._player = Player(self.described, self.weights)
         self._generator = np.random.default_rng(seed)
 
     @overload
@@ -139,21 +135,18 @@ class TrainedPolicy:
                 "observation, and then the state that act returns, or use episode()"
             )
         generator = None if deterministic else self._generator
-        if isinstance(self._players, AgentPlayer):
+        alone = "classes" not in self.environment
+        if alone:
             if isinstance(observation, Mapping) or isinstance(available, Mapping):
                 raise ValueError(
                     "the policy is of one agent: give one observation (an array; of a Dict or Tuple space "
                     "what gymnasium.spaces.flatten makes of it), and its action_mask apart as available"
                 )
-            ((agent, one),) = self.spaces.items()
-            rows, single = batch_of(observation, one, "shape")
-            mask = None if available is None else masks_of(available, one, agent, len(rows))
-            after = self._states({agent: state}, [agent], len(rows), single)[agent]
-            actions = self._players.act(rows, mask, generator, after)
-            if single:
-                actions, after = self._first(self.agents[0], actions), after[0]
-            return actions if state is None else (actions, after)
-        if not isinstance(observation, Mapping):
+            (agent,) = self.agents
+            observation = {agent: cast("ArrayLike", observation)}
+            available = None if available is None else {agent: available}
+            state = None if state is None else {agent: state}
+        elif not isinstance(observation, Mapping):
             raise ValueError(
                 f"the agents are {list(self.agents)}: give a mapping from agents to observations"
             )
@@ -167,12 +160,13 @@ class TrainedPolicy:
         if state is not None and not isinstance(state, Mapping):
             raise ValueError("state: give a mapping from agents to states")
         states = self._states(state or {}, list(seen), count, single)
-        chosen = self._players.act(
-            {agent: rows for agent, (rows, _) in seen.items()}, masks, count, generator, states
-        )
+        rows_of = {agent: rows for agent, (rows, _) in seen.items()}
+        chosen = self._player.act(rows_of, masks, count, generator, states)
         if single:
             chosen = {agent: self._first(agent, rows) for agent, rows in chosen.items()}
             states = {agent: rows[0] for agent, rows in states.items()}
+        if alone:
+            return chosen[agent] if state is None else (chosen[agent], states[agent])
         return chosen if state is None else (chosen, states)
 
     def initial_state(self, batch: int | None = None) -> Any:

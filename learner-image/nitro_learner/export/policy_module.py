@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nitro_actor.actions import Continuous, Discrete, MultiBinary, MultiDiscrete, action_space
-from nitro_actor.policy import LOG_STD_RANGE
+from nitro_actor.actions import LOG_STD_RANGE, Continuous, Discrete, MultiBinary, MultiDiscrete, action_space
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.networks.distributions import distribution_of

@@ -16,6 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from nitro_actor.actions import LOG_STD_RANGE
 from nitro_api.spec.network import ConvLayer
 from nitro_learner.networks import kernels
 from nitro_learner.networks.images import Activation, Convolutions, Image
@@ -23,7 +24,7 @@ from nitro_learner.networks.images import Activation, Convolutions, Image
 HeadKind = Literal["gaussian", "categorical", "multiCategorical", "bernoulli"]
 LogStd = Literal["state", "parameter"]
 
-LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
+LOG_STD_MIN, LOG_STD_MAX = LOG_STD_RANGE
 
 
 class Perceptron(nn.Module):

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nitro_actor.agents.environment import AgentsEnvironment
-from nitro_actor.agents.policies import Policies
 from nitro_actor.agents.rollout import best_actions
 from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env
-from nitro_actor.policy import Policy
+from nitro_actor.policy import ClassPolicies, Policies
+from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import EnvironmentSpec
-from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
+from nitro_actor.protocol.weights import WeightsContainer
 from nitro_actor.stacking import join
 from nitro_api import JobSpec
 from nitro_learner.checkpoints.store import Checkpoint
@@ -61,25 +61,27 @@ def film(
     policies = policies_of(spec, checkpoint, EnvironmentSpec.from_json(environment.spec.to_json()))
     with contextlib.ExitStack() as stack:
         stack.callback(environment.close)
+        container = WeightsContainer("", policies.version, policies.weights(), policies.agents)
+        playing = Policies(container, environment.spec.classes)
         if not isinstance(environment, Environment):
-            container = WeightsContainer("", policies.version, policies.weights(), policies.agents)
             team = environment
             if team.picture(0) is None:
                 team = _drawn_team(spec)
                 stack.callback(team.close)
-            episode, rate = _match(team, Policies(container, team.spec, 1), seed), _TEAM_RATE
+            episode, rate = _match(team, playing, seed), _TEAM_RATE
         elif spec.environment.atari:
-            policy = Policy(PolicyWeights.of(*policies.only.weights()), environment.spec)
-            episode, rate = _game(environment, policy, seed), 60 / spec.environment.atari.frame_skip
+            episode, rate = (
+                _game(environment, playing.classes[AGENT], seed),
+                60 / spec.environment.atari.frame_skip,
+            )
         else:
             from nitro_actor.engines.masked import Masks  # gymnasium takes long to load
 
             choose_renderer()
-            policy = Policy(PolicyWeights.of(*policies.only.weights()), environment.spec)
             drawing = _renderable(spec)
             stack.callback(drawing.close)
             masks = Masks([drawing], environment.spec.action) if environment.spec.masked else None
-            episode = _episode(drawing, policy, seed, environment.spec.frame_stack, masks)
+            episode = _episode(drawing, playing.classes[AGENT], seed, environment.spec.frame_stack, masks)
             rate = float(drawing.metadata.get("render_fps") or 30)
         video = stack.enter_context(Video(path, rate, progress))
         for draw, reward, ended in episode:
@@ -142,11 +144,11 @@ def _drawn_team(spec: JobSpec) -> AgentsEnvironment:
 def _match(environment: AgentsEnvironment, policies: Policies, seed: int) -> Iterator[_Step]:
     """As `_episode`, of several agents; the rewards are sums over them."""
     environment.reset([seed])
-    memories, ended = policies.memories(), False
+    memories, ended = policies.memories(1), False
     while not ended:
-        acted = {name: alive.copy() for name, alive in environment.alive.items()}
+        acted = {name: alive[0].copy() for name, alive in environment.alive.items()}
         step = environment.step(best_actions(environment, policies, memories))
-        memories.forget(step.terminated, acted, step.died)
+        memories.forget(step.terminated, acted, {name: died[0] for name, died in step.died.items()})
         ended = bool(step.terminated[0] or step.truncated[0])
         yield (
             partial(environment.picture, 0),
@@ -155,20 +157,22 @@ def _match(environment: AgentsEnvironment, policies: Policies, seed: int) -> Ite
         )
 
 
-def _game(environment: Environment, policy: Policy, seed: int) -> Iterator[_Step]:
+def _game(environment: Environment, policy: ClassPolicies, seed: int) -> Iterator[_Step]:
     """As `_episode`, for an Atari game: its engine shows the screens without gymnasium."""
     environment.reset([seed])
     distribution = np.empty((1, policy.actions.parameters), np.float32)
-    memory = np.zeros((1, policy.memory_size), np.float32)
+    memory = policy.memory(1)
     ended = False
     while not ended:
-        policy.distribution(environment.observations, distribution, memory)
+        policy.distribution(environment.observations, None, distribution, memory)
         rewards, terminated, truncated = environment.step(policy.actions.mode(distribution))
         ended = bool(terminated[0] or truncated[0])
         yield partial(environment.picture, 0), float(rewards[0]), ended
 
 
-def _episode(environment: Any, policy: Policy, seed: int, stack: int, masks: Masks | None) -> Iterator[_Step]:
+def _episode(
+    environment: Any, policy: ClassPolicies, seed: int, stack: int, masks: Masks | None
+) -> Iterator[_Step]:
     """One episode; the policy sees `stack` observations, and `masks` where its actions are masked."""
     from nitro_actor.spaces import native_action
 
@@ -179,11 +183,11 @@ def _episode(environment: Any, policy: Policy, seed: int, stack: int, masks: Mas
         available = masks.available
     seen = deque([np.asarray(observation)] * stack, maxlen=stack)
     distribution = np.empty((1, policy.actions.parameters), np.float32)
-    memory = np.zeros((1, policy.memory_size), np.float32)
+    memory = policy.memory(1)
     ended = False
     while not ended:
         shown = seen[0] if stack == 1 else join(np.stack(seen), 0)
-        policy.distribution(shown[None], distribution, memory, available)
+        policy.distribution(shown[None], available, distribution, memory)
         (action,) = policy.actions.bounded(policy.actions.mode(distribution))
         native = native_action(environment.action_space, action)
         observation, reward, terminated, truncated, _ = environment.step(native)

@@ -8,12 +8,11 @@ import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 
-from actor_support import environment, weights
+from actor_support import environment, policies_of, weights
 from learner_environments import Dials
 from nitro_actor.actions import ActionSpace, Continuous, Discrete, MultiBinary, MultiDiscrete, action_space
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
-from nitro_actor.policy import Policy
 from nitro_actor.rollout import rollout
 from nitro_actor.spaces import actions, is_flattened, native_action
 
@@ -184,7 +183,7 @@ def test_no_more_is_flattened_than_a_network_can_see() -> None:
 def test_a_fragment_has_the_actions_that_the_environment_took() -> None:
     """And their rewards: the environment pays by its own form of an action."""
     env = environment("dials", 2, "learner_environments:Dials")
-    policy = Policy(weights(env.spec), env.spec)
+    policy = policies_of(weights(env.spec), env.spec)
     tensors = rollout(env, policy, seed=0, steps=80, state={})
     assert tensors["actions"].shape == (40, 2, 3)
     assert tensors["actions"].dtype == np.int64

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from actor_support import policy_of
 from nitro_actor import wire
 from nitro_actor.actions import Discrete
 from nitro_actor.environment import EnvironmentSpec
-from nitro_actor.policy import Policy
 from nitro_actor.protocol.weights import PolicyWeights
 
 Layers = list[dict[str, Any]]
@@ -111,7 +111,7 @@ def test_equals_plain_loops(
 ) -> None:
     spec = EnvironmentSpec("test", shape, dtype, Discrete(4), None, False)
     weights = container(spec, layers, hidden, activation=activation, normalise=normalise)
-    policy = Policy(weights, spec)
+    policy = policy_of(weights, spec)
     rng = np.random.default_rng(1)
     for rows in (3, 3, 1):  # used buffers, then other ones
         observations = rng.integers(0, 256, (rows, *shape)).astype(dtype)
@@ -122,7 +122,7 @@ def test_equals_plain_loops(
         expected = recomputed(weights, observations)
         for given in (observations, views):
             actual = np.empty((rows, 4), np.float32)
-            policy.distribution(given, actual)
+            policy.distribution(given, None, actual)
             np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=5e-5 * np.abs(expected).max())
 
 
@@ -143,11 +143,11 @@ def test_refuses_descriptions_that_do_not_fit(change: dict[str, Any], message: s
     spec = EnvironmentSpec("test", (9, 8, 3), "uint8", Discrete(4), None, False)
     weights = container(spec, SMALL, [5])
     with pytest.raises(wire.WireError, match=message):
-        Policy(replace(weights, network={**weights.network, **change}), spec)
+        policy_of(replace(weights, network={**weights.network, **change}), spec)
 
 
 def test_refuses_observations_that_are_no_images() -> None:
     spec = EnvironmentSpec("test", (9, 8, 3), "uint8", Discrete(4), None, False)
     vector = EnvironmentSpec("test", (216,), "uint8", Discrete(4), None, False)
     with pytest.raises(wire.WireError, match="no images"):
-        Policy(container(spec, SMALL, [5]), vector)
+        policy_of(container(spec, SMALL, [5]), vector)

@@ -24,14 +24,13 @@ ARENA = EnvironmentConfig("arena", 2, entry_point="info_environments:ToldArena",
 
 def play(config: EnvironmentConfig, **arguments: Any) -> tuple[Any, dict[str, np.ndarray]]:
     """An environment and a rollout in it, as messages have it."""
-    from actor_support import weights
+    from actor_support import policies_of, weights
     from nitro_actor.environment import Environment
-    from nitro_actor.policy import Policy
 
     environment = make_env(config)
     game = play_of(environment)
     if isinstance(environment, Environment):
-        policy: Any = Policy(weights(environment.spec), environment.spec)
+        policy: Any = policies_of(weights(environment.spec), environment.spec)
     else:
         policy = game.policy(container(environment.spec))
     asked = {"seed": 3, "steps": 120, "state": {}, "optional_tensors": (), **arguments}

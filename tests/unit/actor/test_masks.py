@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actor_support import environment, weights
+from actor_support import environment, policies_of, weights
 from masked_environments import SIZES
 from memory_support import with_memory
 from nitro_actor import masks, rollout
@@ -14,7 +14,6 @@ from nitro_actor.actions import Continuous, WholeNumbers, action_space
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.environment import Environment
-from nitro_actor.policy import Policy
 from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.fragment import FragmentContainer, from_one_agent
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
@@ -45,7 +44,7 @@ def doors(kind: str = "Discrete", form: str = "dict", count: int = 2, **argument
 
 def play(env: Environment, steps: int, *, memory: bool = False, **arguments: Any) -> Tensors:
     weight = weights(env.spec)
-    policy = Policy(with_memory(weight) if memory else weight, env.spec)
+    policy = policies_of(with_memory(weight) if memory else weight, env.spec)
     arguments = {"seed": 7, "state": {}, "optional_tensors": OPTIONAL_TENSORS, **arguments}
     return rollout.rollout(env, policy, steps=steps, **arguments)
 
@@ -120,7 +119,7 @@ def test_no_forbidden_action_is_ever_taken(kind: str, form: str) -> None:
     assert found["terminated"].any()
     expected = space.log_probabilities(found["distribution"], found["actions"])
     np.testing.assert_array_equal(found["log_probs"], expected)
-    played = rollout.evaluate(env, Policy(weights(env.spec), env.spec), seed=1, episodes=5, max_steps=50)
+    played = rollout.evaluate(env, policies_of(weights(env.spec), env.spec), seed=1, episodes=5, max_steps=50)
     assert (played["episode_lengths"] > 0).all()
 
 

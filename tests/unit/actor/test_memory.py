@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actor_support import environment, weights
+from actor_support import environment, policies_of, weights
 from memory_support import SIZE, step, with_memory
 from nitro_actor import wire
 from nitro_actor.environment import Environment
-from nitro_actor.policy import Policy
 from nitro_actor.protocol.state import bare
 from nitro_actor.rollout import evaluate, rollout
 
@@ -18,7 +17,7 @@ Tensors = dict[str, np.ndarray]
 
 
 def sample(env: Environment, steps: int, *, version: int = 1, seed: int = 5, **arguments: Any) -> Tensors:
-    policy = Policy(with_memory(weights(env.spec, version=version)), env.spec)
+    policy = policies_of(with_memory(weights(env.spec, version=version)), env.spec)
     return rollout(env, policy, seed=seed, steps=steps, **{"state": {}, **arguments})
 
 
@@ -72,7 +71,7 @@ def test_another_policy_goes_on_with_the_memory() -> None:
 
 def test_a_policy_without_memory_sends_none() -> None:
     env = environment("Pendulum-v1", 1)
-    found = rollout(env, Policy(weights(env.spec), env.spec), seed=1, steps=10, state={})
+    found = rollout(env, policies_of(weights(env.spec), env.spec), seed=1, steps=10, state={})
     assert not {"memory", "state/memory"} & set(found)
 
 
@@ -87,7 +86,7 @@ def test_an_evaluation_begins_each_episode_with_an_empty_memory() -> None:
     given = with_memory(weights(env.spec))
     # Remembered numbers count many times, so that one that is not forgotten changes an episode.
     given.tensors["policy.head.weight"] *= 20  # type: ignore[index]
-    played = evaluate(env, Policy(given, env.spec), seed=3, episodes=6, max_steps=11)
+    played = evaluate(env, policies_of(given, env.spec), seed=3, episodes=6, max_steps=11)
     assert played["episode_lengths"].max() == 11  # cut episodes forget too
     seeds = np.random.SeedSequence(3).spawn(2)[0].generate_state(2, np.uint64)
     env.reset([int(seed) for seed in seeds])
@@ -120,7 +119,7 @@ def test_refuses_layers_that_do_not_fit(recurrent: Any, message: str) -> None:
     spec = environment("Pendulum-v1", 1).spec
     given = with_memory(weights(spec))
     with pytest.raises(wire.WireError, match=message):
-        Policy(replace(given, network={**given.network, "recurrent": recurrent}), spec)
+        policies_of(replace(given, network={**given.network, "recurrent": recurrent}), spec)
 
 
 def test_refuses_a_state_with_another_memory() -> None:
@@ -130,6 +129,6 @@ def test_refuses_a_state_with_another_memory() -> None:
         sample(env, 10, state={name: array for name, array in state.items() if name != "memory"})
     with pytest.raises(wire.WireError, match=r"memory: shape \[1, 9\]"):
         sample(env, 10, state={**state, "memory": np.zeros((1, 9), np.float32)})
-    plain = Policy(weights(env.spec), env.spec)
+    plain = policies_of(weights(env.spec), env.spec)
     with pytest.raises(wire.WireError, match="memory: not expected"):
         rollout(env, plain, seed=1, steps=10, state=state)

@@ -6,13 +6,12 @@ import gymnasium
 import numpy as np
 import pytest
 
-from actor_support import weights
+from actor_support import policies_of, weights
 from nitro_actor.actions import Continuous, action_space
 from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env
-from nitro_actor.policy import Policy
 from nitro_actor.rollout import rollout
 from scaled_environments import BEST, HIGH, LOW
 
@@ -30,7 +29,7 @@ def made(entry_point: str | None, id_: str = "test", *, rescale: bool = True, **
 def test_a_fragment_is_as_with_gymnasiums_wrapper(dtype: str) -> None:
     ours, theirs = made("Wide", dtype=dtype), made("rescaled", rescale=False, dtype=dtype)
     fragments = [
-        rollout(one, Policy(weights(one.spec), one.spec), seed=3, steps=300, state={})
+        rollout(one, policies_of(weights(one.spec), one.spec), seed=3, steps=300, state={})
         for one in (ours, theirs)
     ]
     for name in ("actions", "log_probs", "distribution"):

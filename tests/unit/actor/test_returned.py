@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from actor_support import environment, weights
+from actor_support import environment, policies_of, weights
 from faulty_environments import Given
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.engines.observations import Observations
 from nitro_actor.environment import Environment
 from nitro_actor.play import play_of
-from nitro_actor.policy import Policy
 from nitro_actor.rollout import rollout
 from parallel_environments import container, several
 
@@ -107,7 +106,7 @@ def test_what_was_changed_without_a_word_is_told(space: Any, fine: Any, shown: A
 def test_nan_in_a_part_is_told_with_its_name() -> None:
     shown = FINE | {"box": np.array([0, np.nan, 0])}
     env = environment("given", 1, "faulty_environments:Given", space=WORDS, fine=FINE, observation=shown)
-    policy = Policy(weights(env.spec), env.spec)
+    policy = policies_of(weights(env.spec), env.spec)
     message = r"NaN or infinity in \['box'\] of observations at step 1 of environment 0"
     with pytest.raises(EnvironmentCallError, match=message):
         rollout(env, policy, seed=0, steps=5, state={})
@@ -221,7 +220,7 @@ def test_the_error_state_of_numpy_does_not_matter(how: str) -> None:
     env = environment("strict", 2, "faulty_environments:Strict", how=how)
     assert np.geterr() == before
     env.reset([0, 1])
-    policy = Policy(weights(env.spec), env.spec)
+    policy = policies_of(weights(env.spec), env.spec)
     assert rollout(env, policy, seed=0, steps=40, state={})["observations"].shape == (20, 2, 2)
     assert np.geterr() == before
 

@@ -4,9 +4,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from actor_support import environment, weights
+from actor_support import environment, policies_of, weights
 from nitro_actor.engines.base import EnvironmentCallError
-from nitro_actor.policy import Policy
+from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.rollout import PolicyError, evaluate, rollout
 
@@ -19,7 +19,7 @@ def _rollout(
     entry_point = kwargs.pop("entry_point", None)
     state = kwargs.pop("state", {})
     env = environment(name, count, entry_point, **kwargs)  # type: ignore[arg-type]
-    return rollout(env, Policy(weights(env.spec), env.spec), seed=seed, steps=steps, state=state)  # type: ignore[arg-type]
+    return rollout(env, policies_of(weights(env.spec), env.spec), seed=seed, steps=steps, state=state)  # type: ignore[arg-type]
 
 
 def _state(fragment: Tensors) -> Tensors:
@@ -40,7 +40,7 @@ def test_a_rollout_has_the_optional_tensors_that_are_wanted_and_all_others(
     name: str, names: tuple[str, ...]
 ) -> None:
     env = environment(name, 2)
-    policy = Policy(weights(env.spec), env.spec)
+    policy = policies_of(weights(env.spec), env.spec)
     whole = rollout(env, policy, seed=3, steps=100, state={})
     part = rollout(env, policy, seed=3, steps=100, state={}, optional_tensors=names)
     _assert_same(part, {n: a for n, a in whole.items() if n in names or n not in OPTIONAL_TENSORS})
@@ -132,7 +132,7 @@ def test_final_observations_are_ordered_by_step_then_environment() -> None:
 def test_same_request_gives_the_same_bits() -> None:
     _assert_same(_rollout(seed=2**62), _rollout(seed=2**62))
     env = environment("Hopper-v5", 2)
-    policy = Policy(weights(env.spec), env.spec)
+    policy = policies_of(weights(env.spec), env.spec)
     arguments = {"seed": 9, "steps": 60, "state": {}}
     first = rollout(env, policy, **arguments)  # type: ignore[arg-type]
     evaluate(env, policy, seed=1, episodes=3, max_steps=50)
@@ -171,7 +171,7 @@ def test_an_input_state_is_left_alone() -> None:
 class TestEvaluate:
     def test_plays_whole_episodes_with_mean_actions(self) -> None:
         env = environment("Hopper-v5", 2)
-        policy = Policy(weights(env.spec), env.spec)
+        policy = policies_of(weights(env.spec), env.spec)
         result = evaluate(env, policy, seed=3, episodes=5, max_steps=1000)
         plain = gymnasium.make("Hopper-v5")
         seeds = np.random.SeedSequence(3).spawn(2)[0].generate_state(2, np.uint64)
@@ -182,7 +182,8 @@ class TestEvaluate:
             for episode in range(copy, 5, 2):
                 done = False
                 while not done:
-                    policy.distribution(np.tile(observation.astype(np.float32), (2, 1)), distribution)
+                    seen = np.tile(observation.astype(np.float32), (2, 1))
+                    policy.classes[AGENT].distribution(seen, None, distribution)
                     observation, reward, *ends, _ = plain.step(np.clip(distribution[0, :3], -1, 1))
                     returns[episode] += reward
                     lengths[episode] += 1
@@ -193,14 +194,14 @@ class TestEvaluate:
 
     def test_an_evaluation_ends_at_the_step_limit(self) -> None:
         env = environment("Pendulum-v1", 3)
-        result = evaluate(env, Policy(weights(env.spec), env.spec), seed=3, episodes=2, max_steps=11)
+        result = evaluate(env, policies_of(weights(env.spec), env.spec), seed=3, episodes=2, max_steps=11)
         assert result["episode_lengths"].tolist() == [11, 11]
 
     @pytest.mark.parametrize("how", ["observation", "reward"])
     def test_nan_is_an_error(self, how: str) -> None:
         env = environment("broken", 2, "actor_support:Broken", how=how)
         with pytest.raises(EnvironmentCallError, match=how):
-            evaluate(env, Policy(weights(env.spec), env.spec), seed=3, episodes=8, max_steps=100)
+            evaluate(env, policies_of(weights(env.spec), env.spec), seed=3, episodes=8, max_steps=100)
 
 
 class TestFailures:
@@ -226,11 +227,11 @@ class TestFailures:
         diverged = weights(env.spec)
         diverged.tensors["policy.head.weight"][:] = 3e38
         with pytest.raises(PolicyError, match="step 0 of environment 0"), np.errstate(all="ignore"):
-            rollout(env, Policy(diverged, env.spec), seed=1, steps=20, state={}, optional_tensors=wanted)
+            rollout(env, policies_of(diverged, env.spec), seed=1, steps=20, state={}, optional_tensors=wanted)
 
     def test_a_failure_leaves_the_actor_usable(self) -> None:
         env = environment("broken", 1, "actor_support:Broken", how="raise")
-        policy = Policy(weights(env.spec), env.spec)
+        policy = policies_of(weights(env.spec), env.spec)
         with pytest.raises(EnvironmentCallError):
             rollout(env, policy, seed=1, steps=20, state={})
         assert rollout(env, policy, seed=1, steps=20, state={})["actions"].shape == (20, 1)

@@ -9,9 +9,9 @@ import pytest
 from memory_support import SIZE, all_with_memory, step, with_memory
 from nitro_actor import wire
 from nitro_actor.agents.environment import AgentsEnvironment
-from nitro_actor.agents.policies import Policies
 from nitro_actor.agents.rollout import evaluate
 from nitro_actor.play import play_of
+from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.fragment import FragmentContainer
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
@@ -87,7 +87,7 @@ def test_the_learner_reads_memories_and_refuses_others() -> None:
 def test_an_evaluation_forgets_between_episodes() -> None:
     environment = arena(1)
     weights = all_with_memory(container(environment.spec))
-    policies = Policies(weights, environment.spec, 1)
+    policies = Policies(weights, environment.spec.classes)
     played = evaluate(environment, policies, seed=3, episodes=3, max_steps=5)
     environment.reset(random_sources(3, 1)[0])
     memories = {agent: np.zeros(SIZE) for agent in environment.spec.agents}
@@ -122,4 +122,4 @@ def test_policies_of_one_class_need_memories_of_one_size() -> None:
     policies = dict(weights.policies)
     policies["hunter_1"] = with_memory(container(spec).policies["hunter_1"], size=SIZE + 1)
     with pytest.raises(wire.WireError, match="class hunter has memories of several sizes"):
-        Policies(replace(weights, policies=policies), spec, 1)
+        Policies(replace(weights, policies=policies), spec.classes)

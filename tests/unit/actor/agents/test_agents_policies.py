@@ -9,7 +9,7 @@ import pytest
 
 from nitro_actor import wire
 from nitro_actor.agents.environment import AgentsSpec
-from nitro_actor.agents.policies import ClassPolicies, Policies, check
+from nitro_actor.policy import ClassPolicies, Noise, Policies, check
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from parallel_environments import arena, container, mlp
@@ -32,7 +32,21 @@ def policies_of(
 ) -> tuple[ClassPolicies, WeightsContainer]:
     spec = AgentsSpec("test", (one,), None, None, resumable=False)
     weights = container(spec, groups, **network)
-    return Policies(weights, spec, COUNT).classes["a"], weights
+    return Policies(weights, spec.classes).classes["a"], weights
+
+
+def sample(
+    made: ClassPolicies,
+    distribution: np.ndarray,
+    noise: Noise,
+    t: int,
+    available: np.ndarray | None,
+    actions: np.ndarray,
+) -> None:
+    """Write the actions of step t, [E, n_c, ...], as the other arrays are."""
+    lanes = COUNT * 4
+    mask = None if available is None else available.reshape(lanes, -1)
+    made.sample(distribution.reshape(lanes, -1), noise, t, mask, actions.reshape(lanes, *actions.shape[2:]))
 
 
 def independent(policy: PolicyWeights, seen: np.ndarray, index: int) -> np.ndarray:
@@ -91,7 +105,7 @@ def test_policies_of_one_class_may_differ_in_their_networks() -> None:
     one = four()
     policies = {"p": mlp(5, 3, 1), "q": mlp(5, 3, 2, hidden=[6], head="q", epsilon=0.0, dueling=True)}
     weights = WeightsContainer("r", 1, policies, {"a_0": "q", "a_1": "p", "a_2": "q", "a_3": "p"})
-    made = Policies(weights, AgentsSpec("t", (one,), None, None, resumable=False), COUNT).classes["a"]
+    made = Policies(weights, (one,)).classes["a"]
     seen = np.random.default_rng(0).normal(size=(COUNT, 4, 5)).astype(np.float32)
     out = np.empty((COUNT, 4, 3), np.float32)
     made.distribution(seen, None, out)
@@ -100,10 +114,10 @@ def test_policies_of_one_class_may_differ_in_their_networks() -> None:
             out[1, i], independent(policies[name], seen[1, i], i), rtol=2e-5, atol=2e-6
         )
     actions = np.empty((COUNT, 4), np.int64)
-    noise = made.noise(SEED, 50)
+    noise = made.noise(np.random.default_rng(SEED), 50, COUNT)
     drawn = []
     for t in range(50):
-        made.sample(out, noise, t, None, actions)
+        sample(made, out, noise, t, None, actions)
         drawn.append(actions.copy())
     greedy = out.argmax(axis=-1)
     assert (np.array(drawn)[:, :, ::2] == greedy[:, ::2]).all()
@@ -114,10 +128,10 @@ def frequencies(
     made: ClassPolicies, distribution: np.ndarray, available: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """How often each agent took each action, [E, n_c, N], and the actions [L, E, n_c]."""
-    noise = made.noise(SEED, LENGTH)
+    noise = made.noise(np.random.default_rng(SEED), LENGTH, COUNT)
     actions = np.empty((LENGTH, COUNT, 4), np.int64)
     for t in range(LENGTH):
-        made.sample(distribution, noise, t, available, actions[t])
+        sample(made, distribution, noise, t, available, actions[t])
     return np.stack([(actions == n).mean(axis=0) for n in range(3)], axis=-1), actions
 
 
@@ -166,10 +180,10 @@ def test_gaussian_actions_have_their_mean_and_deviation() -> None:
     seen = np.random.default_rng(1).normal(size=(COUNT, 4, 5)).astype(np.float32)
     out = np.empty((COUNT, 4, 4), np.float32)
     made.distribution(seen, None, out)
-    noise = made.noise(SEED, LENGTH)
+    noise = made.noise(np.random.default_rng(SEED), LENGTH, COUNT)
     actions = np.empty((LENGTH, COUNT, 4, 2), np.float32)
     for t in range(LENGTH):
-        made.sample(out, noise, t, None, actions[t])
+        sample(made, out, noise, t, None, actions[t])
     np.testing.assert_allclose(actions.mean(axis=0), out[..., :2], atol=4 * 0.61 / math.sqrt(LENGTH))
     np.testing.assert_allclose(actions.std(axis=0), np.exp(out[..., 2:]), rtol=0.1)
     told = made.log_probabilities(np.broadcast_to(out, (LENGTH, *out.shape)), actions, None)
@@ -183,7 +197,10 @@ def test_gaussian_actions_have_their_mean_and_deviation() -> None:
 
 def test_the_noise_of_an_agent_does_not_depend_on_who_shares_what() -> None:
     (separate, _), (shared, _) = policies_of(four(), SEPARATE), policies_of(four(), ALL)
-    first, second = separate.noise(SEED, 20), shared.noise(SEED, 20)
+    first, second = (
+        separate.noise(np.random.default_rng(SEED), 20, COUNT),
+        shared.noise(np.random.default_rng(SEED), 20, COUNT),
+    )
     np.testing.assert_array_equal(first.actions, second.actions)
 
 
@@ -216,7 +233,7 @@ def test_weights_with_nan_and_of_other_agents_are_refused() -> None:
     broken = copy.deepcopy(weights)
     broken.policies["hunter_1"].tensors["policy.head.bias"][0] = np.nan  # type: ignore[index]
     with pytest.raises(wire.WireError, match=r"policy\.head\.bias: holds NaN"):
-        Policies(broken, spec, 1)
+        Policies(broken, spec.classes)
     other = WeightsContainer("r", 1, weights.policies, {"hunter_0": "hunter_0"})
     with pytest.raises(wire.WireError, match=r"\['hunter_0'\], but the environment has"):
-        Policies(other, spec, 1)
+        Policies(other, spec.classes)

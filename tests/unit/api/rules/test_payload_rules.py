@@ -8,11 +8,10 @@ import pytest
 import zstandard
 from gymnasium import spaces
 
-from actor_support import conv_weights, environment, weights
+from actor_support import conv_weights, environment, policies_of, weights
 from lambda_jobs import lambda_job
 from nitro_actor.actions import Discrete
 from nitro_actor.environment import EnvironmentSpec
-from nitro_actor.policy import Policy
 from nitro_actor.rollout import rollout
 from nitro_api import JobInvalid, resolve
 from nitro_api.rules import payload_rules
@@ -88,7 +87,7 @@ def test_the_estimated_size_is_at_most_the_real_size(name: str, algorithm: str) 
     ).spec
     fragment = rollout(
         env,
-        Policy(policy, env.spec),
+        policies_of(policy, env.spec),
         seed=1,
         steps=512,
         state={},

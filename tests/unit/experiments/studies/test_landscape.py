@@ -10,10 +10,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from actor_support import environment
+from actor_support import environment, policies_of
 from learner_support import job
 from nitro_actor.environment import Environment
-from nitro_actor.policy import Policy
 from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_actor.rollout import rollout
@@ -38,7 +37,7 @@ class PlayedProbe:
         self.played: list[dict[str, np.ndarray]] = []
 
     async def sample(self, slots: int) -> list[Fragment]:
-        policy, steps = Policy(PolicyWeights.of(*self.algorithm.weights()), self._env.spec), 24
+        policy, steps = policies_of(PolicyWeights.of(*self.algorithm.weights()), self._env.spec), 24
         return [
             Fragment(
                 {"slot": slot, "resumed": False}, rollout(self._env, policy, seed=slot, steps=steps, state={})

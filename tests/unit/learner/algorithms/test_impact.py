@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from actor_support import policies_of
 from learner_support import HOPPER, fragment, job
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
-from nitro_actor.policy import Policy
 from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_actor.rollout import rollout
@@ -345,7 +345,7 @@ def test_it_learns_from_images() -> None:
     algorithm = Impact(
         job(**settings, **{HYPER + "batchSize": 0}).spec, EnvironmentSpec.from_json(env.spec.to_json())
     )
-    policy = Policy(PolicyWeights.of(*algorithm.weights()), env.spec)
+    policy = policies_of(PolicyWeights.of(*algorithm.weights()), env.spec)
     before = parameters(algorithm)
     for slot in range(2):
         tensors = restack(rollout(env, policy, seed=slot, steps=60, state={}))

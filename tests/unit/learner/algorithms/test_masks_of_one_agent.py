@@ -7,12 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from actor_support import environment
+from actor_support import environment, policies_of
 from learner_support import by_autograd
 from masked_environments import SIZES
 from nitro_actor import rollout
 from nitro_actor.environment import Environment
-from nitro_actor.policy import Policy
 from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import PolicyWeights
@@ -59,7 +58,7 @@ def learner(env: Environment, name: str = "ppo", memory: bool = False, **hyper: 
 
 
 def sampled(algorithm: Any, env: Environment, seed: int, state: Any = None) -> tuple[Fragment, Any]:
-    policy = Policy(PolicyWeights.of(*algorithm.weights()), env.spec)
+    policy = policies_of(PolicyWeights.of(*algorithm.weights()), env.spec)
     tensors = rollout.rollout(env, policy, seed=seed, steps=STEPS, state=state or {})
     return Fragment({"slot": 0, "resumed": bool(state)}, restack(tensors)), bare(tensors)
 
@@ -181,7 +180,7 @@ def test_the_best_return_is_found() -> None:
     for round in range(1, 31):
         fragment, state = sampled(algorithm, env, round, state)
         algorithm.update([fragment], round)
-    policy = Policy(PolicyWeights.of(*algorithm.weights()), env.spec)
+    policy = policies_of(PolicyWeights.of(*algorithm.weights()), env.spec)
     played = rollout.evaluate(env, policy, seed=1, episodes=40, max_steps=100)
     assert played["episode_returns"].sum() > 0.95 * played["episode_lengths"].sum()
 

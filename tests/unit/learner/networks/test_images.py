@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from actor_support import environment
+from actor_support import environment, policy_of
 from learner_support import job
 from nitro_actor.actions import Discrete
 from nitro_actor.config import AtariConfig, EnvironmentConfig
 from nitro_actor.environment import Environment, EnvironmentSpec
 from nitro_actor.make_env import make_env
-from nitro_actor.policy import Policy
+from nitro_actor.policy import Policies
 from nitro_actor.protocol import environment as protocol
-from nitro_actor.protocol.weights import PolicyWeights
+from nitro_actor.protocol.agents import AGENT
+from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_actor.rollout import rollout
 from nitro_api.spec.network import ConvLayer, ImageTooSmall, image_sizes
 from nitro_api.spec.scaling import Scaling
@@ -34,16 +35,20 @@ LAYERS = [
 ]
 
 
-class Watched(Policy):
+class Watched(Policies):
     """A policy that keeps what it saw."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.seen: list[np.ndarray] = []
+        own = self.classes[AGENT]
+        answer = own.distribution
 
-    def distribution(self, observations: np.ndarray, *more: Any) -> None:
-        self.seen.append(observations.copy())
-        super().distribution(observations, *more)
+        def distribution(observations: np.ndarray, *more: Any) -> None:
+            self.seen.append(observations.copy())
+            answer(observations, *more)
+
+        own.distribution = distribution  # type: ignore[method-assign]
 
 
 def colours(stack: int, count: int = 3) -> Environment:
@@ -57,7 +62,9 @@ def watched(env: Environment, preset: str = "tuned", **settings: Any) -> tuple[A
     algorithm = registry.make(
         job(preset, **settings).spec, protocol.EnvironmentSpec.from_json(env.spec.to_json())
     )
-    return algorithm, Watched(PolicyWeights.of(*algorithm.weights()), env.spec)
+    return algorithm, Watched(
+        WeightsContainer.of_one_agent("run", 1, PolicyWeights.of(*algorithm.weights())), env.spec.classes
+    )
 
 
 @pytest.mark.parametrize("stack", [1, 2, 4])
@@ -113,7 +120,7 @@ def test_policy_equals_the_actors_policy(preset: str) -> None:
     expected = algorithm.network.policy(torch.from_numpy(observations)).detach().numpy()
     assert np.abs(expected).max() > 0.1
     actual = np.empty((5, 6), np.float32)
-    Policy(PolicyWeights.of(*algorithm.weights()), spec).distribution(observations, actual)
+    policy_of(PolicyWeights.of(*algorithm.weights()), spec).distribution(observations, None, actual)
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 

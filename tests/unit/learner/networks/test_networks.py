@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from actor_support import policy_of
 from learner_support import fragment, job
 from nitro_actor.actions import Continuous, Discrete, MultiBinary, MultiDiscrete, WholeNumbers
 from nitro_actor.environment import EnvironmentSpec
-from nitro_actor.policy import Policy as ActorPolicy
 from nitro_actor.protocol import environment as protocol
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.algorithms import registry
@@ -59,9 +59,9 @@ def test_policy_equals_the_actors_policy(
     inputs = algorithm.observations(raw) if algorithm.observations is not None else raw
     expected = algorithm.network.policy(torch.from_numpy(inputs)).detach().numpy()
 
-    actor = ActorPolicy(PolicyWeights.of(*algorithm.weights()), spec)
+    actor = policy_of(PolicyWeights.of(*algorithm.weights()), spec)
     actual = np.empty((len(raw), actor.actions.parameters), np.float32)
-    actor.distribution(raw, actual)
+    actor.distribution(raw, None, actual)
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
     rng, space = np.random.default_rng(0), spec.action

@@ -79,7 +79,7 @@ def test_equals_the_actors() -> None:
         {f"policy.gru.{name.removesuffix('_l0')}": p.detach().numpy() for name, p in one.named_parameters()}
         for one in layers
     ]
-    actors, h = Gru(tensors), memory.numpy()
+    actors, h = Gru({name: np.stack([one[name] for one in tensors]) for name in tensors[0]}), memory.numpy()
     expected = scan(*[part.detach() for part in (inputs(layers, x)[0], memory, keep)], *inputs(layers, x)[1:])
     for t in range(LENGTH):
         h = actors(x[:, :, t].numpy(), h * keep[t].numpy())

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from actor_support import environment
+from actor_support import environment, policies_of
 from learner_support import job
-from nitro_actor.policy import Policy
 from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_actor.rollout import rollout
@@ -35,7 +34,7 @@ def updated() -> Any:
         algorithm__hyperparameters__learningRate=0.01,
     ).spec
     learner = registry.make(spec, EnvironmentSpec.from_json(env.spec.to_json()))
-    policy = Policy(PolicyWeights.of(*learner.weights()), env.spec)
+    policy = policies_of(PolicyWeights.of(*learner.weights()), env.spec)
     fragments = [
         Fragment({"slot": slot, "resumed": False}, rollout(env, policy, seed=slot, steps=24, state={}))
         for slot in range(2)

@@ -9,11 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from actor_support import environment
+from actor_support import environment, policies_of
 from agents_support import team
 from learner_support import job
 from nitro_actor.play import play_of
-from nitro_actor.policy import Policy
 from nitro_actor.protocol.agents import agent_classes
 from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
@@ -65,7 +64,7 @@ def one_agent(name: str = "Pendulum-v1", **settings: Any) -> tuple[RecurrentPpo,
 
 def sample(learner: RecurrentPpo, env: Any, round: int, states: list[dict[str, Any]]) -> list[Fragment]:
     """A round of two slots, which go on from their states."""
-    policy = Policy(PolicyWeights.of(*learner.weights()), env.spec)
+    policy = policies_of(PolicyWeights.of(*learner.weights()), env.spec)
     fragments = []
     for slot, state in enumerate(states):
         tensors = rollout(env, policy, seed=100 * round + slot, steps=STEPS * ENVS, state=state)

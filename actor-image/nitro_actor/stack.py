@@ -1,0 +1,142 @@
+"""Policies of one shape that compute together: one batched product for a layer of all of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nitro_actor.actions import LOG_STD_RANGE, action_space
+from nitro_actor.matmul import Floats
+from nitro_actor.memory import Gru, memory_size
+from nitro_actor.networks import NETWORKS, linear
+from nitro_actor.protocol.agents import AgentClass
+from nitro_actor.protocol.weights import PolicyWeights
+from nitro_actor.scratch import Scratch
+
+_LOWEST, _HIGHEST = (np.float32(bound) for bound in LOG_STD_RANGE)
+
+
+class Stack:
+    """p policies of one shape that serve k agents of a class each.
+
+    The arrays inside are [p, E k, ...]. The policy of an environment of one agent does without the first
+    axis: gathering its rows would cost time, its network may be one for images, and its products may be cut
+    into blocks (`nitro_actor.matmul`).
+    """
+
+    def __init__(
+        self, one: AgentClass, policies: Sequence[PolicyWeights], places: Sequence[Sequence[int]]
+    ) -> None:
+        """
+        Args:
+            places: of the agents that each policy serves, in the class.
+        """
+        network, tensors = policies[0].network, policies[0].tensors
+        limits = [policy.observation_clip for policy in policies]
+        clip = np.array([np.inf if limit is None else limit for limit in limits], np.float32)
+        lead: tuple[int, ...] = ()
+        shape = tuple(one.observation["shape"])
+        self._places, self._ids = None, 0
+        if one.mortal:
+            self._places, self._ids = np.array(places), network.get("agentIds") or 0
+            tensors = {name: np.stack([policy.tensors[name] for policy in policies]) for name in tensors}
+            shape, lead = (int(np.prod(shape)),), (len(policies), 1, 1)
+        self._agents, self._shape = len(one.agents), shape
+        actions = action_space(one.action)
+        self._parameters, self._continuous = actions.parameters, actions.head == "gaussian"
+        seen = (shape[0] + self._ids,) if self._ids else shape
+        self._network = NETWORKS[network["kind"]](network, tensors, seen)
+        self._gru = Gru(tensors) if memory_size(network) else None
+        self._head = linear(tensors, "policy.head")
+        self._value = linear(tensors, "policy.value") if network.get("dueling") else None
+        # The log std is clamped once if it is a parameter, and in every distribution if it depends on the
+        # state.
+        self._log_std = None
+        if "policy.log_std" in tensors:
+            log_std = np.clip(tensors["policy.log_std"], _LOWEST, _HIGHEST)
+            self._log_std = log_std[:, None] if one.mortal else log_std
+        self._normalise = "observation.mean" in tensors
+        if self._normalise:
+            mean, scale = tensors["observation.mean"], np.sqrt(tensors["observation.var"] + 1e-8)
+            self._mean = mean.reshape((*lead, *shape)).astype(np.float32)
+            self._scale = scale.reshape((*lead, *shape)).astype(np.float32)
+            self._clip = clip.reshape(-1, 1, 1, 1) if one.mortal else clip[0]
+        self._scratch = Scratch()
+
+    def __call__(self, observations: np.ndarray, out: Floats, memory: Floats | None) -> None:
+        """Write the distribution of the stack's agents; the arguments hold those of all agents."""
+        scratch = self._scratch
+        if scratch.key != observations.size:
+            scratch.key, scratch.arrays = observations.size, self._buffers(observations)
+        inputs, features, result = scratch.arrays
+        if self._places is not None:
+            rows = observations.reshape(-1, self._agents, *self._shape)[:, self._places]  # [E, p, k, D]
+            inputs[...] = rows.transpose(1, 0, 2, 3)
+            observations = inputs
+        if self._normalise:
+            np.subtract(observations, self._mean, out=inputs)
+            np.divide(inputs, self._scale, out=inputs)
+            np.minimum(inputs, self._clip, out=inputs)
+            np.maximum(inputs, -self._clip, out=inputs)
+        elif self._places is None:
+            features = observations
+        features = self._network(features)
+        if self._gru is not None:
+            assert memory is not None, "the policies have a memory"
+            features = self._remember(features, memory)
+        if self._places is None:
+            self._write(features, out)
+            return
+        self._write(features, result)
+        p, count, k, _ = inputs.shape
+        shown = result.reshape(p, count, k, -1).swapaxes(0, 1)
+        out.reshape(count, self._agents, -1)[:, self._places] = shown
+
+    def _buffers(self, observations: np.ndarray) -> tuple[Floats, Floats, Floats | None]:
+        """Normalised observations f32 [p, E, k, D]; what the network sees f32 [p, E k, D + ids], of which
+        they are a view; and distributions f32 [p, E k, P]. Of one agent: the first two are one array."""
+        if self._places is None:
+            inputs = np.empty(observations.shape, np.float32)
+            return inputs, inputs, None
+        (p, k), (size,) = self._places.shape, self._shape
+        count = observations.size // (self._agents * size)
+        whole = np.zeros((p, count, k, size + self._ids), np.float32)
+        if self._ids:
+            whole[..., size:] = np.eye(self._ids, dtype=np.float32)[self._places][:, None]
+        result = np.empty((p, count * k, self._parameters), np.float32)
+        return whole[..., :size], whole.reshape(p, count * k, -1), result
+
+    def _remember(self, features: Floats, memory: Floats) -> Floats:
+        """Take the features into the agents' memories, and return what the layer makes of them."""
+        assert self._gru is not None
+        if self._places is None:
+            memory[...] = remembered = self._gru(features, memory)
+            return remembered
+        by_agent = memory.reshape(-1, self._agents, memory.shape[-1])
+        before = by_agent[:, self._places].swapaxes(0, 1)  # [p, E, k, H]
+        remembered = self._gru(features, before.reshape(*features.shape[:2], -1))
+        by_agent[:, self._places] = remembered.reshape(before.shape).swapaxes(0, 1)
+        return remembered
+
+    def _write(self, features: Floats, out: Floats) -> None:
+        """Write distributions [..., P]."""
+        weight, bias = self._head
+        width = weight.shape[-1]
+        np.add(features @ weight, bias, out=out[..., :width])
+        if self._value is not None:
+            weight, bias = self._value
+            out -= out.mean(axis=-1, keepdims=True)
+            out += features @ weight + bias
+        if self._log_std is not None:
+            out[..., width:] = self._log_std
+        elif self._continuous:
+            log_std = out[..., width // 2 :]
+            np.minimum(log_std, _HIGHEST, out=log_std)
+            np.maximum(log_std, _LOWEST, out=log_std)
+
+
+def shape_of(weights: PolicyWeights) -> tuple[Any, ...]:
+    """The properties that policies must have in common to be stacked."""
+    network = weights.network
+    described = (network.get(name) for name in ("activation", "head", "dueling", "agentIds", "logStd"))
+    return (tuple(network["hidden"]), memory_size(network), *described, tuple(sorted(weights.tensors)))
