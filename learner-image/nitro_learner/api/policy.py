@@ -143,9 +143,9 @@ class TrainedPolicy:
                     "what gymnasium.spaces.flatten makes of it), and its action_mask apart as available"
                 )
             (agent,) = self.agents
-            observation = {agent: cast("ArrayLike", observation)}
+            observation = {agent: observation}
             available = None if available is None else {agent: available}
-            state = None if state is None else {agent: state}
+            state = None if state is None else {agent: cast("ArrayLike", state)}
         elif not isinstance(observation, Mapping):
             raise ValueError(
                 f"the agents are {list(self.agents)}: give a mapping from agents to observations"
