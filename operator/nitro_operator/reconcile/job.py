@@ -56,6 +56,7 @@ class Reconciler:
         config: Config,
         tell: Callable[[Object, Condition], None],
         wake: Callable[[JobKey], None],
+        starter: Starter,
     ) -> None:
         self._kube = kube
         self._cache = cache
@@ -69,7 +70,7 @@ class Reconciler:
         self._functions = functions
         self._config = config
         self._wake = wake
-        self._starter = Starter(kube, cache, release)
+        self._starter = starter
         self._ending = Ending(kube)
 
     def waits_since(self, key: JobKey) -> float:
