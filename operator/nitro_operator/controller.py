@@ -23,6 +23,7 @@ from nitro_operator.kube.queue import WorkQueue
 from nitro_operator.kube.watch import Watch, selector
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.reconcile.job import Reconciler
+from nitro_operator.reconcile.start import Starter
 from nitro_operator.scaling.platform import Platform
 from nitro_operator.serving import HttpServer
 from nitro_operator.status.conditions import Condition
@@ -75,6 +76,7 @@ class Controller:
             config,
             self._tell,
             self._queue.add,
+            Starter(kube, self._cache, self._release),
         )
         self._events = EventPoster(kube)
         self._closed: set[str | None] = set()

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from nitro_operator.backends import KnativeRelease
+from nitro_operator.config import Config
 from nitro_operator.functions import Aws, FunctionController
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import LEARNER_JOB, POD, TRAINING_JOB, JobKey, Kind
 from nitro_operator.reconcile.job import Reconciler
+from nitro_operator.reconcile.start import Starter
 from nitro_operator.scaling.grants import Limits
 from nitro_operator.scaling.platform import Platform
+from nitro_operator.status.conditions import Condition
 from operator_objects import CONFIG, RUNNING, learner_job, make_job, pod
 
 Object = dict[str, Any]
@@ -97,8 +100,11 @@ class FakeKube:
 class Bench:
     """A reconciler on a fake API server, with a job whose learner runs, and a clock."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, running: bool) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, running: bool, config: Config = CONFIG) -> None:
         self.kube, self.cache, self.now, self.woken = FakeKube(), Cache(), 0.0, list[JobKey]()
+        self.platform = Platform(Limits())
+        self.told: list[Condition] = []
+        """The events that were posted."""
         monkeypatch.setattr("nitro_operator.reconcile.job._now", lambda: self.now)
         self.cache.put(TRAINING_JOB, self.kube.job)
         if running:
@@ -107,15 +113,25 @@ class Bench:
             self.cache.put(POD, pod("learner", redis=RUNNING, learner=RUNNING))
         release = KnativeRelease()
         release.problem = None
+        self.functions = FunctionController(
+            self.kube,  # type: ignore[arg-type]
+            self.cache,
+            Aws(),
+            lambda *_: None,
+            self.woken.append,
+            (),
+        )
+        self.starter = Starter(self.kube, self.cache, release)  # type: ignore[arg-type]
         self.reconciler = Reconciler(
             self.kube,  # type: ignore[arg-type]
             self.cache,
-            Platform(Limits()),
+            self.platform,
             release,
-            FunctionController(self.kube, self.cache, Aws(), lambda *_: None, self.woken.append, ()),  # type: ignore[arg-type]
-            CONFIG,
-            lambda *_: None,
+            self.functions,
+            config,
+            lambda _, condition: self.told.append(condition),
             self.woken.append,
+            self.starter,
         )
 
 

@@ -1,6 +1,6 @@
 """A watch on one kind: every change of its objects, for as long as the process lives.
 
-kopf's watch is not used: its decoder raises on JSON that is nested too deeply, which would end the process.
+kopf's streams are not used: tests/integration/test_kopf_streams.py has answers that would end the process.
 """
 
 from __future__ import annotations

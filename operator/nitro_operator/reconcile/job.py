@@ -13,7 +13,7 @@ from nitro_operator.functions import FunctionController, finalizer
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError
-from nitro_operator.kube.kinds import JobKey, Object
+from nitro_operator.kube.kinds import TRAINING_JOB, JobKey, Object
 from nitro_operator.kube.queue import TryAgain
 from nitro_operator.observation import reported
 from nitro_operator.observation.observed import Observed, actor_pods, observe, terminating
@@ -21,10 +21,9 @@ from nitro_operator.reconcile import permission
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.ending import Ending
 from nitro_operator.reconcile.hidden_work import HiddenWork
-from nitro_operator.reconcile.listening import listen
 from nitro_operator.reconcile.memory import JobMemory
 from nitro_operator.reconcile.publish import Publisher
-from nitro_operator.reconcile.share import Sharing
+from nitro_operator.reconcile.share import ActorShares
 from nitro_operator.reconcile.sleep import Sleeping
 from nitro_operator.reconcile.source import find_source
 from nitro_operator.reconcile.start import Starter
@@ -57,12 +56,13 @@ class Reconciler:
         config: Config,
         tell: Callable[[Object, Condition], None],
         wake: Callable[[JobKey], None],
+        starter: Starter,
     ) -> None:
         self._kube = kube
         self._cache = cache
         self._platform = platform
         self._sleeping = Sleeping(kube, cache, config)
-        self._sharing = Sharing(platform, self._sleeping)
+        self._shares = ActorShares(platform, self._sleeping)
         self._hidden_work = HiddenWork(kube)
         self._memories: dict[JobKey, JobMemory] = {}
         self._publisher = Publisher(kube, cache, tell, self._memories)
@@ -70,7 +70,7 @@ class Reconciler:
         self._functions = functions
         self._config = config
         self._wake = wake
-        self._starter = Starter(kube, cache, release)
+        self._starter = starter
         self._ending = Ending(kube)
 
     def waits_since(self, key: JobKey) -> float:
@@ -135,8 +135,8 @@ class Reconciler:
             await self._sleeping.carry_out(run)
             await self._ending.end_pod(run)
         elif run.judgement.stage is Stage.HELD:
-            await listen(run, self._kube, self._cache, self._wake)
-            self._sharing.keep(run)
+            await self._listen(run)
+            self._shares.keep(run)
             self._watch_deadline(run)
             await self._publish(run)
             await self._sleeping.carry_out(run)
@@ -183,7 +183,28 @@ class Reconciler:
         """Count and meter the actor pods that exist now."""
         memory.meter.sample(observed.actor_pods, _now(), self._kube.server_now())
         memory.lifetimes.see(observed.actor_pods, self._kube.server_now(), _now())
-        self._sharing.count(key, actor_pods(self._cache, key), memory.sleep.work.working)
+        self._shares.count(key, actor_pods(self._cache, key), memory.sleep.work.working)
+
+    async def _listen(self, run: ReconcileContext) -> None:
+        """Find out whether the learner reports. If it is late, read the job: the watch may be broken."""
+        heartbeat = run.memory.heartbeat
+        heartbeat.see(run.job, run.observed, run.now)
+        if heartbeat.due(run.now):
+            try:
+                fresh = await self._kube.get(TRAINING_JOB, run.key.namespace, run.key.name)
+            except ApiError as error:
+                logger.warning("%s: cannot see whether its learner reports: %s", run.key, error)
+                heartbeat.looked(_now(), answered=False)
+            else:
+                heartbeat.looked(_now(), answered=True)
+                heartbeat.see(fresh, run.observed, run.now)
+                if fresh["metadata"]["resourceVersion"] != run.job["metadata"]["resourceVersion"]:
+                    self._cache.put(TRAINING_JOB, fresh)
+                    # It may hold a new request: the next reconcile looks at it.
+                    self._wake(run.key)
+        run.heard = heartbeat.heard(run.now)
+        if run.heard:
+            run.again.append(max(heartbeat.next_look(run.now), 0) + 0.1)
 
     async def wake_all(self) -> None:
         """Wake all sleeping actors, because the operator ends: what comes next may know no sleepers."""
@@ -202,16 +223,16 @@ class Reconciler:
         view, deployment = run.memory.view, run.deployment
         assert view is not None
         assert deployment is not None
-        await listen(run, self._kube, self._cache, self._wake)
+        await self._listen(run)
         find_source(run, view, self._cache)
-        self._sharing.take(run, view, deployment)
-        actors = self._sharing.actors(run, view, deployment)
+        self._shares.take(run, view, deployment)
+        actors = self._shares.actors(run, view, deployment)
         await self._sleeping.before(run, view, actors)
         await self._scale(run, actors)
         if run.waiting is None:
             await self._starter.start(run, view, deployment)
             if run.memory.trouble and observe(self._cache, run.job).learner_job is None:
-                self._sharing.release(run)  # others may run until what refused it is mended
+                self._shares.release(run)  # others may run until what refused it is mended
         self._watch_deadline(run)
 
     def _watch_deadline(self, run: ReconcileContext) -> None:
@@ -224,7 +245,7 @@ class Reconciler:
         """Forget a job that is gone. Its children go with it."""
         self._functions.notice(key)
         self._forget(key)
-        self._sharing.count(key, actor_pods(self._cache, key))
+        self._shares.count(key, actor_pods(self._cache, key))
 
     async def _scale(self, run: ReconcileContext, actors: int) -> None:
         """Set the number of actors. A refusal becomes the actors' trouble: the learner, which may have to be
@@ -275,7 +296,7 @@ class Reconciler:
             else:  # an earlier release granted parts of pods
                 granted = view.whole_pods(min(granted, view.spec.scaling.max_actors))
             self._platform.seen(key, granted)
-            self._sharing.count(key, actor_pods(self._cache, key))
+            self._shares.count(key, actor_pods(self._cache, key))
         return memory
 
     def _leave(self, key: JobKey) -> None:

@@ -16,7 +16,7 @@ from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.sleep import Sleeping
 from nitro_operator.scaling import demand
 from nitro_operator.scaling.platform import Platform
-from nitro_operator.status.limit import limit_problem
+from nitro_operator.status.actor_problems import limit_problem
 
 BEGIN_SECONDS = 300.0
 """Time for which actors are there before their learner, whose image may be large."""
@@ -24,7 +24,7 @@ MAKING = ("", "ContainerCreating", "PodInitializing")
 """Reasons for which a container waits that will run soon."""
 
 
-class Sharing:
+class ActorShares:
     """Divide the platform's actors between jobs, one job at a time."""
 
     def __init__(self, platform: Platform, sleeping: Sleeping) -> None:

@@ -21,6 +21,7 @@ from nitro_operator.observation.observed import (
     stranger,
 )
 from nitro_operator.status import stopping
+from nitro_operator.status.actor_problems import cut, lateness
 from nitro_operator.status.conditions import (
     ACTORS_READY,
     COMPLETE,
@@ -34,7 +35,6 @@ from nitro_operator.status.conditions import (
     to_status,
     true,
 )
-from nitro_operator.status.lateness import cut, lateness
 from nitro_operator.status.phase import Judgement, Stage
 from nitro_operator.status.pod_report import PodReport
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nitro_operator.config import Config
 from nitro_operator.kube.kinds import LEARNER_JOB, POD, TRAINING_JOB
 from operator_objects import CONFIG, learner_job, pod
 from reconcile_bench import KEY, Bench, conditions_of, has_secret, reported
@@ -21,8 +22,10 @@ WEAKER = [
 ]
 
 
-def bench_with(monkeypatch: pytest.MonkeyPatch, spec: Object, *, running: bool) -> Bench:
-    bench = Bench(monkeypatch, running=running)
+def bench_with(
+    monkeypatch: pytest.MonkeyPatch, spec: Object, *, running: bool, config: Config = CONFIG
+) -> Bench:
+    bench = Bench(monkeypatch, running=running, config=config)
     monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
     job = reported(version=2, **spec)
     job["metadata"]["generation"] = 2
@@ -49,9 +52,9 @@ async def test_a_new_job_whose_metadata_is_not_listed_does_not_start(
 
 
 async def test_a_platform_allows_what_it_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = bench_with(monkeypatch, WEAKER[1], running=False)
     allowed = {"annotations": ("k8s.v1.cni.cncf.io/networks",), "labels": ()}
-    bench.reconciler._config = dataclasses.replace(CONFIG, metadata_prefixes=allowed)
+    config = dataclasses.replace(CONFIG, metadata_prefixes=allowed)
+    bench = bench_with(monkeypatch, WEAKER[1], running=False, config=config)
     await bench.reconciler.reconcile(KEY)
     assert "Job" in [obj["kind"] for obj in bench.kube.written]
 
@@ -61,15 +64,13 @@ async def test_a_job_that_runs_already_goes_on_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, spec: Object
 ) -> None:
     bench = bench_with(monkeypatch, spec | {"backend": {"type": "Local"}}, running=True)
-    told = []
-    monkeypatch.setattr(bench.reconciler._publisher, "_tell", lambda _, condition: told.append(condition))
     await bench.reconciler.reconcile(KEY)
     assert bench.kube.deleted == []
     assert bench.kube.written[-1]["status"]["phase"] == "Running"
     said = conditions_of(bench)["Ready"]
     assert (said["status"], said["reason"]) == ("True", "MetadataForbidden")
     assert said["message"].startswith("the job was started before this was forbidden, and runs on with it")
-    assert "MetadataForbidden" in [one.reason for one in told if one.warning]
+    assert "MetadataForbidden" in [one.reason for one in bench.told if one.warning]
 
     # Its learner is gone after a suspension: a resumed job starts anew.
     bench.cache.remove(LEARNER_JOB, learner_job(namespace="team", labels={"nitro.dev/job": "hopper"}))

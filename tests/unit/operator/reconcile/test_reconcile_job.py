@@ -31,7 +31,7 @@ async def test_the_job_of_a_late_learner_is_read_without_the_watch(monkeypatch: 
     bench = Bench(monkeypatch, running=True)
     written = []
     monkeypatch.setattr(bench.reconciler, "_publish", lambda run: note(written, run.heard))
-    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+    monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
     await bench.reconciler.reconcile(KEY)
     assert bench.kube.read == [], "nothing is late yet"
     bench.kube.refusal = ApiError(0, "Unreachable", "")
@@ -58,7 +58,7 @@ async def test_a_learner_that_begins_to_run_during_a_reconcile_is_not_called_sil
         new["metadata"]["ownerReferences"] = [{"uid": "made"}]
         bench.cache.put(POD, new)
 
-    monkeypatch.setattr(bench.reconciler._starter, "_find_pod", appear)
+    monkeypatch.setattr(bench.starter, "_find_pod", appear)
     await bench.reconciler.reconcile(KEY)
     assert conditions_of(bench)["LearnerReady"]["reason"] == "Running"
 
@@ -71,12 +71,12 @@ async def test_a_restarting_learner_keeps_its_provisioned_concurrency(
     function = {**FUNCTION, "provisionedConcurrency": {"minutesBetweenChanges": 10}}
     bench.cache.put(TRAINING_JOB, reported(version=2, backend={"type": "Lambda", "lambda": function}))
     wanted = []
-    monkeypatch.setattr(bench.reconciler._functions, "want", lambda _, want: wanted.append(want.actors))
+    monkeypatch.setattr(bench.functions, "want", lambda _, want: wanted.append(want.actors))
     monkeypatch.setattr(bench.reconciler, "_publish", lambda _: note([], None))
-    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+    monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
     await bench.reconciler.reconcile(KEY)
     assert wanted == [None], "an operator that has just started keeps what there is"
-    monkeypatch.setattr(bench.reconciler._functions, "state", lambda _: FunctionState(ready=True))
+    monkeypatch.setattr(bench.functions, "state", lambda _: FunctionState(ready=True))
     await bench.reconciler.reconcile(KEY)
     bench.cache.remove(POD, pod("learner", redis=RUNNING, learner=RUNNING))
     for bench.now in (5.0, 100, 600, 606):
@@ -96,7 +96,7 @@ async def test_a_restarting_learner_keeps_its_pods_for_as_long_as_that_pays(
     bench.cache.put(TRAINING_JOB, reported(version=2, scaling={"hold": hold, "initialActors": 8}))
     monkeypatch.setattr(bench.reconciler, "_scale", lambda _, actors: note(scales, actors))
     monkeypatch.setattr(bench.reconciler, "_publish", lambda _: note([], None))
-    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+    monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
     await bench.reconciler.reconcile(KEY)
     ended = pod("learner", redis=RUNNING, learner=terminated(exit_code))
     ended["metadata"]["resourceVersion"] = "2"
@@ -111,10 +111,10 @@ async def test_invocations_of_a_function_take_nothing_from_the_platforms_limit(
 ) -> None:
     bench = Bench(monkeypatch, running=True)
     bench.cache.put(TRAINING_JOB, reported(version=2, backend={"type": "Lambda", "lambda": FUNCTION}))
-    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+    monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
     await bench.reconciler.reconcile(KEY)
     assert bench.kube.written[-1]["status"]["actors"]["requested"] == 8
-    assert bench.reconciler._platform.held == 0
+    assert bench.platform.held == 0
 
 
 @pytest.mark.parametrize(("limit", "granted", "pods"), [(8, 6, 2), (9, 9, 3), (10**6, 9, 3)])
@@ -127,8 +127,8 @@ async def test_pods_of_several_actors_stay_within_the_platforms_limit(
     made = revision() | {"apiVersion": REVISION.api_version, "kind": REVISION.kind}
     made["metadata"] |= {"namespace": "team", "labels": {"nitro.dev/job": "hopper"}}
     bench.cache.put(REVISION, made)
-    bench.reconciler._platform.limits = Limits(limit)
-    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+    bench.platform.limits = Limits(limit)
+    monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
     await bench.reconciler.reconcile(KEY)
     patched = [one for one in bench.kube.written if one["kind"] == "Revision"]
     annotations = patched[-1]["metadata"]["annotations"]
@@ -183,7 +183,7 @@ async def test_one_more_actor_is_requested_while_none_answers(monkeypatch: pytes
     bench, scales = Bench(monkeypatch, running=True), list[int]()
     monkeypatch.setattr(bench.reconciler, "_scale", lambda _, actors: note(scales, actors))
     monkeypatch.setattr(bench.reconciler, "_publish", lambda _: note([], None))
-    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+    monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
 
     async def says(version: int, **training: str) -> None:
         job = reported(version=version)
@@ -207,9 +207,9 @@ async def test_a_job_that_cannot_be_read_keeps_no_more_than_its_grant(
 ) -> None:
     """Whoever may write to its Revision could otherwise take the actors of all other jobs."""
     bench = Bench(monkeypatch, running=True)
-    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+    monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
     await bench.reconciler.reconcile(KEY)
-    granted = bench.reconciler._platform.holds(KEY)
+    granted = bench.platform.holds(KEY)
     assert granted > 0
     made = revision(**scale_annotations(4000))
     made |= {"apiVersion": REVISION.api_version, "kind": REVISION.kind}
@@ -220,7 +220,7 @@ async def test_a_job_that_cannot_be_read_keeps_no_more_than_its_grant(
     bench.cache.put(TRAINING_JOB, unreadable)
     await bench.reconciler.reconcile(KEY)
     assert bench.kube.written[-1]["status"]["conditions"][0]["reason"] == "InvalidSpec"
-    assert bench.reconciler._platform.holds(KEY) == granted
+    assert bench.platform.holds(KEY) == granted
 
 
 async def test_a_revision_that_is_not_deleted_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,14 +252,14 @@ async def test_no_learner_starts_when_the_api_server_refuses_its_actors(
     bench.cache.put(TRAINING_JOB, job)
     service = {"Service": ApiError(status, "BadRequest", "expected 0 <= 900 <= 600: timeoutSeconds")}
     bench.kube.refused = service
-    monkeypatch.setattr(bench.reconciler._starter, "_children", lambda *_: [actor_service(make_view())])
+    monkeypatch.setattr(bench.starter, "_children", lambda *_: [actor_service(make_view())])
     with pytest.raises(Unfinished):
         await bench.reconciler.reconcile(KEY)
     assert ("Job" in [obj["kind"] for obj in bench.kube.written]) is starts
     if not starts:
         assert conditions_of(bench)["Ready"]["reason"] == "Refused"
         assert "900 <= 600" in conditions_of(bench)["LearnerReady"]["message"]
-    held = bench.reconciler._platform.holds(KEY)
+    held = bench.platform.holds(KEY)
     assert (held > 0) is starts, "a job that cannot start keeps no other waiting"
     assert bench.kube.written[-1]["status"]["actors"]["granted"] == held
 
@@ -290,7 +290,7 @@ async def test_the_condition_names_the_feature_flag_that_knative_asks_for(
     bench = Bench(monkeypatch, running=False)
     monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
     bench.kube.refused = {"Service": ApiError(400, "BadRequest", KNATIVE_SAYS + refusal)}
-    monkeypatch.setattr(bench.reconciler._starter, "_children", lambda *_: [actor_service(make_view())])
+    monkeypatch.setattr(bench.starter, "_children", lambda *_: [actor_service(make_view())])
     with pytest.raises(Unfinished):
         await bench.reconciler.reconcile(KEY)
     assert "Job" not in [obj["kind"] for obj in bench.kube.written]
@@ -311,7 +311,7 @@ class TestClaimOfAnEarlierJob:
         bench.cache.put(VOLUME_CLAIM, claim)
         monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
         claims = checkpoint_claim(make_view(learner=job["spec"]["learner"]))
-        monkeypatch.setattr(bench.reconciler._starter, "_children", lambda *_: [claims])
+        monkeypatch.setattr(bench.starter, "_children", lambda *_: [claims])
         return bench
 
     @pytest.mark.parametrize("size", ["1Gi", "9999Mi"])
@@ -367,7 +367,7 @@ async def test_a_new_job_is_not_billed_for_the_pods_of_a_deleted_job_of_its_name
     actors = bench.kube.written[-1]["status"]["actors"]
     assert (actors["podSeconds"], actors["started"]) == (3.0, 1)
     assert (actors["ready"], actors["draining"]) == (1, 0)
-    assert sum(bench.reconciler._platform._left().values()) == 16, "the young one is of the new grant"
+    assert sum(bench.platform._left().values()) == 16, "the young one is of the new grant"
 
 
 async def test_pods_that_end_are_waited_for_before_their_job_is_looked_at(
@@ -378,7 +378,7 @@ async def test_pods_that_end_are_waited_for_before_their_job_is_looked_at(
     for number in range(5):
         bench.cache.put(POD, pod("actor", name=f"actor-{number}"))
     bench.reconciler.noticed(KEY)
-    assert bench.reconciler._platform.room().taken == 5
+    assert bench.platform.room().taken == 5
 
 
 async def test_jobs_are_taken_up_in_the_order_in_which_they_wait(monkeypatch: pytest.MonkeyPatch) -> None:

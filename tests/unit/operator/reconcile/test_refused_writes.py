@@ -9,6 +9,7 @@ import pytest
 
 from nitro_operator.backends.knative import scale_annotations
 from nitro_operator.builders import actor_service
+from nitro_operator.config import Config
 from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import KNATIVE_SERVICE, LEARNER_JOB, POD, REVISION, TRAINING_JOB
 from nitro_operator.reconcile.job import Unfinished
@@ -18,9 +19,11 @@ from reconcile_bench import GOING, KEY, Bench, conditions_of, has_secret, report
 Object = dict[str, Any]
 
 
-def refusing(monkeypatch: pytest.MonkeyPatch, kind: str = "Revision", **job: Any) -> Bench:
+def refusing(
+    monkeypatch: pytest.MonkeyPatch, kind: str = "Revision", config: Config = CONFIG, **job: Any
+) -> Bench:
     """A running job with three of its eight actors. Requests to one kind fail, as if a webhook were down."""
-    bench = Bench(monkeypatch, running=True)
+    bench = Bench(monkeypatch, running=True, config=config)
     monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
     changed = reported(version=2, **job)
     changed["status"]["startTime"] = "2026-01-01T00:00:00Z"
@@ -54,8 +57,7 @@ async def reconciled(bench: Bench) -> Object:
 async def test_a_learner_that_must_end_is_deleted_all_the_same(
     monkeypatch: pytest.MonkeyPatch, spec: Object, phase: str
 ) -> None:
-    bench = refusing(monkeypatch, **spec)
-    bench.reconciler._config = dataclasses.replace(CONFIG, entry_points=False)
+    bench = refusing(monkeypatch, config=dataclasses.replace(CONFIG, entry_points=False), **spec)
     assert (await reconciled(bench))["phase"] == phase
     assert bench.kube.deleted == ["Job"]
     said = conditions_of(bench)["ActorsReady"]

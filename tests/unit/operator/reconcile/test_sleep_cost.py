@@ -43,7 +43,7 @@ def resting(monkeypatch: pytest.MonkeyPatch, pods: int) -> tuple[Bench, list[str
         return None
 
     monkeypatch.setattr(bench.reconciler._sleeping._resizer, "resize", resize)
-    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+    monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
     return bench, requests
 
 

@@ -59,8 +59,6 @@ async def test_a_deleted_job_is_stopped_at_once_whoever_holds_it(
     monkeypatch: pytest.MonkeyPatch, finalizers: list[str], warns: bool
 ) -> None:
     bench = training(monkeypatch, deletionTimestamp=GONE, finalizers=finalizers)
-    told = []
-    monkeypatch.setattr(bench.reconciler._publisher, "_tell", lambda _, condition: told.append(condition))
     await bench.reconciler.reconcile(KEY)
     assert sorted(bench.kube.deleted) == ["Job", "Service"]
     assert (status(bench)["phase"], status(bench)["actors"]["granted"]) == ("Deleting", 0)
@@ -68,8 +66,8 @@ async def test_a_deleted_job_is_stopped_at_once_whoever_holds_it(
     assert (said["status"], said["reason"]) == ("False", "Deleted")
     assert all(finalizer in said["message"] for finalizer in finalizers)
     assert "2 of the actors' pods are left: a, b." in said["message"]
-    assert [one.reason for one in told if one.warning] == (["Deleted"] if warns else [])
-    assert bench.reconciler._platform.held == 0
+    assert [one.reason for one in bench.told if one.warning] == (["Deleted"] if warns else [])
+    assert bench.platform.held == 0
 
 
 async def test_a_deleted_job_is_metered_until_its_pods_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:

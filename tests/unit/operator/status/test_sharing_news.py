@@ -8,7 +8,7 @@ import pytest
 
 from nitro_operator.kube.kinds import TRAINING_JOB
 from nitro_operator.status.conditions import Condition
-from nitro_operator.status.sharing import SharingNews
+from nitro_operator.status.news import SharingNews
 from operator_objects import make_job
 from reconcile_bench import KEY, Bench, note, reported
 
@@ -48,12 +48,14 @@ def test_a_status_that_cannot_be_read_is_no_news(sharing: Any) -> None:
 
 
 async def test_a_reconcile_posts_the_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench, told = Bench(monkeypatch, running=True), list[str]()
-    monkeypatch.setattr(bench.reconciler._publisher, "_tell", lambda _, event: told.append(event.reason))
-    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+    bench = Bench(monkeypatch, running=True)
+    monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
     for version, toggles in ((2, 0), (3, 1), (4, 1), (5, 2)):
         stored = reported(version=version)
         stored["status"]["sharing"] = {"toggles": toggles, "shared": toggles == 1}
         bench.cache.put(TRAINING_JOB, stored)
         await bench.reconciler.reconcile(KEY)
-    assert [reason for reason in told if reason.startswith("Sharing")] == ["SharingBegan", "SharingEnded"]
+    assert [event.reason for event in bench.told if event.type == "Sharing"] == [
+        "SharingBegan",
+        "SharingEnded",
+    ]

@@ -13,9 +13,9 @@ from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.observed import Observed
 from nitro_operator.scaling.platform import Room
 from nitro_operator.status import document
+from nitro_operator.status.actor_problems import limit_problem
 from nitro_operator.status.conditions import news
 from nitro_operator.status.difference import Difference, difference
-from nitro_operator.status.limit import limit_problem
 from nitro_operator.status.phase import Judgement, Stage
 from nitro_operator.status.pod_report import PodReport
 from operator_objects import RUNNING, learner_job, make_job, make_view, pod, revision, seen, terminated

@@ -9,7 +9,7 @@ import pytest
 from nitro_api.pools.holding import PodTimes
 from nitro_api.spec.learner_status import TrainingStatus
 from nitro_operator.observation.diagnosis import Problem
-from nitro_operator.status.lateness import lateness
+from nitro_operator.status.actor_problems import lateness
 from operator_objects import make_view
 
 TIMES = PodTimes(12, 30)

@@ -1,4 +1,4 @@
-"""Whether actors come too late for the rounds that ask for them, or take too long for their rollouts."""
+"""Problems with a job's actors: a limit keeps them back, they come too late, or rollouts take too long."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from nitro_api.spec.learner_status import ROLLOUTS_CUT, HistoryEntry, TrainingSt
 from nitro_api.spec.pods import MOST_PER_POD
 from nitro_api.spec.scaling import LONGEST_HOLD
 from nitro_operator.observation.diagnosis import Problem
+from nitro_operator.scaling.platform import Room
 
 ROUNDS = 10
 FEWEST_ROUNDS = 5
@@ -18,6 +19,24 @@ FEWEST_ROUNDS = 5
 LATE_SHARE = 0.5
 LATE_WAVES = 2.0
 """Sampling that takes less than this many rollouts went in one wave: actors that came late cost little."""
+
+
+def limit_problem(minimum: int, platform: Room, namespace: Room, *, per_pod: int = 1) -> Problem:
+    """The reason why a job waits for the limit of the platform or of its namespace."""
+    needs, fields = f"the job needs {minimum} actors", "spec.scaling.minActors"
+    if per_pod > 1:
+        needs, fields = f"{needs} in pods of {per_pod}", f"{fields} or spec.actor.perPod"
+    reason, room, whose, value = "PlatformLimit", platform, "the platform", "platform.maxActors"
+    if namespace.limit < platform.limit and minimum > namespace.limit - namespace.taken:
+        reason, room = "NamespaceLimit", namespace
+        whose, value = "this namespace", "platform.namespaceMaxActors"
+    if minimum > room.limit:
+        remedy = f"lower {fields} in a new job, or raise the chart's {value}"
+        told = f"{needs}, {whose} may have {room.limit} in all: {remedy}."
+        return Problem(reason, told)
+    remedy = "it starts by itself when jobs end that hold actors or have waited longer"
+    told = f"{needs}, and other jobs hold {room.taken} of the {room.limit} of {whose}"
+    return Problem(reason, f"{told}: {remedy}.")
 
 
 def lateness(
@@ -33,12 +52,12 @@ def lateness(
         granted: actors that the job may have now. That there are no more is no lateness.
     """
     rounds = ((training.history if training is not None else None) or [])[-ROUNDS:]
-    known = [one for one in rounds if one.actors is not None and one.ready is not None]
+    known = [entry for entry in rounds if entry.actors is not None and entry.ready is not None]
     if len(known) < FEWEST_ROUNDS or times is None:
         return None
-    slots = sum(min(one.actors or 0, max(granted, 1)) for one in known)
-    ready = sum(min(one.ready or 0, max(granted, 1)) for one in known)
-    waves = [one.waves for one in known if one.waves is not None]
+    slots = sum(min(entry.actors or 0, max(granted, 1)) for entry in known)
+    ready = sum(min(entry.ready or 0, max(granted, 1)) for entry in known)
+    waves = [entry.waves for entry in known if entry.waves is not None]
     if ready >= LATE_SHARE * slots or (waves and sum(waves) < LATE_WAVES * len(waves)):
         return None
     seconds = _seconds(rounds)
@@ -48,7 +67,7 @@ def lateness(
     return Problem(
         "ActorsLate",
         f"only {ready} of the last {slots} slots found a ready actor: a pod takes {times.start:.0f} s to "
-        f"start{took}. {_remedy(spec, seconds, times, most=max(one.actors or 0 for one in known))}",
+        f"start{took}. {_remedy(spec, seconds, times, most=max(entry.actors or 0 for entry in known))}",
     )
 
 
@@ -67,22 +86,22 @@ def cut(training: TrainingStatus | None) -> Problem | None:
 
 def _seconds(rounds: Sequence[HistoryEntry]) -> float:
     """The mean time of a round; 0 if it is not known."""
-    known = [one.seconds for one in rounds if one.seconds is not None]
+    known = [entry.seconds for entry in rounds if entry.seconds is not None]
     return sum(known) / len(known) if known else 0.0
 
 
 def _remedy(spec: JobSpec, seconds: float, times: PodTimes, most: int) -> str:
     """What may help this job: what it has already is not named."""
-    scaling, found = spec.scaling, []
+    scaling, remedies = spec.scaling, []
     hold = min(max(math.ceil(2 * seconds + times.start), 60), LONGEST_HOLD)
     if scaling.hold == "auto" or scaling.hold < hold:
-        found.append(
+        remedies.append(
             f"hold actors longer (spec.scaling.hold: {hold}, in seconds; it may change while the job runs)"
         )
     if spec.actor.per_pod < min(MOST_PER_POD, most):
-        found.append("in a new job use larger and fewer pods (spec.actor.perPod)")
+        remedies.append("in a new job use larger and fewer pods (spec.actor.perPod)")
     if scaling.scaler != "fixed" and scaling.min_actors < most:
-        found.append("in a new job set a larger spec.scaling.minActors")
-    found.append("in a new job sample longer in a round (spec.environment.rolloutLength)")
-    found.append("in a new job use backend.type: Lambda")
-    return f"What may help: {'; or '.join(found)}."
+        remedies.append("in a new job set a larger spec.scaling.minActors")
+    remedies.append("in a new job sample longer in a round (spec.environment.rolloutLength)")
+    remedies.append("in a new job use backend.type: Lambda")
+    return f"What may help: {'; or '.join(remedies)}."
