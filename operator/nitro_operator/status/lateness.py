@@ -81,7 +81,7 @@ def _remedy(spec: JobSpec, seconds: float, times: PodTimes, most: int) -> str:
         )
     if spec.actor.per_pod < min(MOST_PER_POD, most):
         found.append("in a new job use larger and fewer pods (spec.actor.perPod)")
-    if scaling.scaler != "fixed" and scaling.min_actors < most:
+    if scaling.record.plan != "constant" and scaling.min_actors < most:
         found.append("in a new job set a larger spec.scaling.minActors")
     found.append("in a new job sample longer in a round (spec.environment.rolloutLength)")
     found.append("in a new job use backend.type: Lambda")
