@@ -26,9 +26,8 @@ _MOST_SOURCES = 4096
 """Sources whose rate is remembered."""
 _MOST_AT_ONCE = 64
 """Connections that are refused before the server gets its turn again."""
-_RESET = struct.pack(
-    "ii", 1, 0
-)  # SO_LINGER: closed at once, without the minute in which the kernel remembers it
+_RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER: closed at once, without the minute in which the kernel remembers it."""
 
 
 @dataclass(frozen=True)

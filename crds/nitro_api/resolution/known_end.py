@@ -43,18 +43,12 @@ def least_steps(spec: JobSpec) -> int:
 
 def _least(scaling: Scaling) -> list[int]:
     """The fewest actors of round 1, 2, ...; later rounds have the last entry."""
-    if scaling.scaler == "fixed":
-        return [scaling.initial_actors]
-    if scaling.scaler == "schedule" and scaling.schedule:
-        return scaling.schedule
-    return [scaling.initial_actors, scaling.min_actors]
+    return scaling.planned or [scaling.initial_actors, scaling.min_actors]
 
 
 def _most(scaling: Scaling) -> list[int]:
     """The most actors of round 1, 2, ...; later rounds have the last entry."""
-    if scaling.scaler in ("fixed", "schedule"):
-        return _least(scaling)
-    return [scaling.initial_actors, scaling.max_actors]
+    return scaling.planned or [scaling.initial_actors, scaling.max_actors]
 
 
 def _rollouts_in(actors: list[int], rounds: int) -> int:

@@ -12,6 +12,7 @@ from nitro_api.quantities import amount_of
 from nitro_api.resolution import episodes
 from nitro_api.resolution.known_end import known_rounds, least_steps
 from nitro_api.resolution.presets import preset_values, rllib_settings
+from nitro_api.scalers import ScalerRecord
 from nitro_api.spec.backend import LocalBackendSpec
 from nitro_api.spec.checkpoint import CheckpointVolume
 from nitro_api.spec.environment import Atari
@@ -25,8 +26,6 @@ from nitro_api.spec.sharing import Sharing
 CLAIM_SIZE = "1Gi"
 VM_CORES = 16
 """Actors that one virtual machine hosts: the cores of a c5.4xlarge."""
-WINDOW, MARLESS_WINDOW, GROWTH_WINDOW = 6, 10, 40
-"""spec.scaling.window: the Nitro paper's, the MARLess paper's, and that of scaler growth."""
 LONG_STEPS, SMALL_ROUND = 1_000_000, 4096
 """Steps of a training from which on it is long, and steps of a round up to which its samples are few: those
 of 8 actors with the preset's rolloutLength."""
@@ -145,7 +144,7 @@ def _resolve_actors(scaling: Scaling, preset: dict[str, Any]) -> None:
         fixed = [n for n in (high, given.initial_actors) if n is not None]
         low = given.min_actors if given.min_actors is not None else min([preset["scaling.minActors"], *fixed])
         initial = min(max(preset["scaling.initialActors"], low), high)
-        if scaling.scaler == "hydrozoa":  # this scaler starts with minActors
+        if scaling.record.starts_low:
             low = initial = given.initial_actors or low
     _fill(scaling, "minActors", low)
     _fill(scaling, "maxActors", high)
@@ -154,29 +153,20 @@ def _resolve_actors(scaling: Scaling, preset: dict[str, Any]) -> None:
 
 def _resolve_score(spec: JobSpec) -> None:
     """Fill in what the score is made from, which depends on the scaler."""
-    _fill(spec.scaling, "window", usual_window(spec))
-    if scores_policies(spec):
+    _fill(spec.scaling, "window", scaler_of(spec).window)
+    if scaler_of(spec).scores_policies:
         _fill(spec.scaling, "threshold", MARLESS_THRESHOLD)
 
 
-def usual_window(spec: JobSpec) -> int:
-    """spec.scaling.window where the job leaves it out."""
-    if spec.scaling.scaler == "growth":
-        return GROWTH_WINDOW
-    return MARLESS_WINDOW if scores_policies(spec) else WINDOW
-
-
-def scores_policies(spec: JobSpec) -> bool:
-    """Whether the scaler has a score of each policy, as MARLess has, or its control."""
-    scaler = spec.scaling.scaler
-    return scaler == "marless" or (scaler == "random-score" and spec.algorithm.record.agents == "several")
+def scaler_of(spec: JobSpec) -> ScalerRecord:
+    """The record of the job's scaler with the job's number of agents."""
+    record = spec.scaling.record
+    return record.several if record.several and spec.algorithm.record.agents == "several" else record
 
 
 def fades(spec: JobSpec) -> bool:
     """Whether round k + 1 can have no more than maxActors * d^k actors."""
-    scaling = spec.scaling
-    ours = scaling.scaler in ("nitro", "random-score") and not scores_policies(spec)
-    return ours and scaling.mode != "artifact"
+    return scaler_of(spec).fades and spec.scaling.mode != "artifact"
 
 
 def _resolve_rate(spec: JobSpec, preset: dict[str, Any]) -> None:
@@ -251,9 +241,7 @@ def _resolve_pod_prices(pricing: Pricing) -> None:
 
 def most_actors(scaling: Scaling) -> int:
     """The most actors that a round can have. `scaling` must be resolved."""
-    if scaling.scaler == "schedule" and scaling.schedule:
-        return max(scaling.schedule)
-    return scaling.initial_actors if scaling.scaler == "fixed" else scaling.max_actors
+    return max(scaling.planned or [scaling.max_actors])
 
 
 def _memory_gb(resources: Resources) -> float:

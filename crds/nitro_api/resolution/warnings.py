@@ -16,9 +16,9 @@ from nitro_api.resolution.resolve import (
     most_actors,
     preset_of,
     resolve,
-    scores_policies,
-    usual_window,
+    scaler_of,
 )
+from nitro_api.scalers import SCORE_SETTINGS
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
 from nitro_api.spec.pod_metadata import unlisted
 from nitro_api.spec.scaling import Scaling
@@ -54,7 +54,7 @@ def _range_warning(given: JobSpec, spec: JobSpec) -> str | None:
     scaling: Any = given.scaling
     ends = {"maxActors": scaling.max_actors, "minActors": scaling.min_actors}
     ranged = [name for name, actors in ends.items() if actors not in (None, spec.scaling.initial_actors)]
-    if scaling.scaler is not None or spec.scaling.scaler != "fixed" or not ranged:
+    if scaling.scaler is not None or spec.scaling.record.plan != "constant" or not ranged:
         return None
     first, *other = ranged
     return (
@@ -128,7 +128,7 @@ def _ratio_warning(spec: JobSpec) -> str | None:
     """A warning if the scaler `efficient` cannot ask for more than minActors, because it never asks for more
     actors than its cost ratio."""
     scaling = spec.scaling
-    if scaling.scaler != "efficient" or scaling.costs == "measured":
+    if "costRatio" not in scaling.record.fields or scaling.costs == "measured":
         return None
     ratio = cost_ratio(spec)
     if ratio >= scaling.min_actors + 0.5 or scaling.min_actors == scaling.max_actors:
@@ -249,10 +249,8 @@ def _pod_price_warning(spec: JobSpec) -> str | None:
 
 def _unused_warnings(spec: JobSpec) -> list[str]:
     """Warnings about settings of the boosting score that the scaler does not use."""
-    scaling = spec.scaling
-    if scores_policies(spec):
-        return _unused(spec, "mode", "normalise")
-    if scaling.scaler in ("nitro", "random-score"):
+    scaling, used = spec.scaling, scaler_of(spec).settings
+    if used == SCORE_SETTINGS:
         if scaling.surrogate == "clip":
             return []
         if spec.algorithm.record.curvature != "surrogate":
@@ -260,11 +258,7 @@ def _unused_warnings(spec: JobSpec) -> list[str]:
         if scaling.mode not in ("artifact", "explained-variance"):
             return []
         return [f"spec.scaling.surrogate: has no effect with mode: {scaling.mode}; remove it"]
-    if scaling.scaler == "growth":
-        return _unused(spec, "mode", "normalise", "surrogate")
-    if scaling.scaler == "efficient":
-        return _unused(spec, "window", "mode", "normalise")
-    return _unused(spec, "window", "mode", "normalise", "surrogate")
+    return _unused(spec, *(name for name in SCORE_SETTINGS if name not in used))
 
 
 def _unused(spec: JobSpec, *names: str) -> list[str]:
@@ -272,7 +266,7 @@ def _unused(spec: JobSpec, *names: str) -> list[str]:
     them."""
     scaling = spec.scaling
     usual = {name: Scaling.model_fields[name].default for name in names}
-    usual |= {"decay": preset_of(spec)["scaling.decay"], "window": usual_window(spec)}
+    usual |= {"decay": preset_of(spec)["scaling.decay"], "window": scaler_of(spec).window}
     return [
         f"spec.scaling.{name}: has no effect with scaler: {scaling.scaler}; remove it"
         for name in ("decay", *names)

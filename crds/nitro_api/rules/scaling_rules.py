@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from nitro_api.algorithms.registry import listed
 from nitro_api.base import Rule, declare, set_to
+from nitro_api.scalers import ALL, having
 from nitro_api.spec.job import JobSpec
 from nitro_api.spec.scaling import Scaling
 
 
-def _only_with(scaler: str, field: str) -> Rule:
-    """The rule that a field is for one scaler."""
+def _required(field: str, remedy: str) -> Rule:
+    """The rule that the scaler which needs a field has it."""
+    (scaler,) = (record.name for record in ALL if field in record.required)
     return Rule(
         path=field,
-        cel=f"{set_to('scaler', scaler)} || !has(self.{field})",
-        sentence=f"is only allowed with scaler: {scaler}; remove it or set scaler: {scaler}",
+        cel=f"!{set_to('scaler', scaler)} || has(self.{field})",
+        sentence=f"is required with scaler: {scaler}; {remedy}",
+    )
+
+
+def _own(field: str) -> Rule:
+    """The rule that only scalers which have a field allow it."""
+    names = having(field)
+    return Rule(
+        path=field,
+        cel=f"{set_to('scaler', *names)} || !has(self.{field})",
+        sentence=f"is only allowed with scaler: {listed(names, 'or')}; remove it or set scaler: {names[0]}",
     )
 
 
@@ -29,12 +42,8 @@ declare(
         "&& (!has(self.maxActors) || self.initialActors <= self.maxActors))",
         sentence="must be from minActors to maxActors; change initialActors or the range",
     ),
-    Rule(
-        path="schedule",
-        cel=f"!{set_to('scaler', 'schedule')} || has(self.schedule)",
-        sentence="is required with scaler: schedule; give the actors of each round, such as [8, 16, 8]",
-    ),
-    _only_with("schedule", "schedule"),
+    _required("schedule", "give the actors of each round, such as [8, 16, 8]"),
+    _own("schedule"),
     Rule(
         path="schedule",
         cel="!has(self.schedule) || self.schedule.all(n, (!has(self.minActors) || self.minActors <= n) "
@@ -53,24 +62,16 @@ declare(
         "|| self.initialActors == self.minActors",
         sentence="must be minActors with scaler: hydrozoa, which starts there; remove initialActors",
     ),
-    Rule(
-        path="agent",
-        cel=f"!{set_to('scaler', 'minionsrl')} || has(self.agent)",
-        sentence="is required with scaler: minionsrl; name the file that `nitro pretrain-scaler` writes",
-    ),
-    _only_with("minionsrl", "agent"),
-    Rule(
-        path="threshold",
-        cel=f"{set_to('scaler', 'marless', 'random-score')} || !has(self.threshold)",
-        sentence="is only allowed with scaler: marless or random-score; remove it or set scaler: marless",
-    ),
+    _required("agent", "name the file that `nitro pretrain-scaler` writes"),
+    _own("agent"),
+    _own("threshold"),
     Rule(
         path="window",
         cel=f"!{set_to('scaler', 'growth')} || !has(self.window) || self.window >= 4",
         sentence="must be at least 4 with scaler: growth, which compares its halves; raise it",
     ),
-    _only_with("efficient", "costRatio"),
-    _only_with("efficient", "costs"),
+    _own("costRatio"),
+    _own("costs"),
     Rule(
         path="costRatio",
         cel="!has(self.costs) || self.costs != 'measured' || !has(self.costRatio)",

@@ -6,7 +6,7 @@ from typing import Any
 
 from nitro_api.algorithms.registry import TEAM_RECORDS
 from nitro_api.base import set_to
-from nitro_api.resolution.resolve import GROWTH_WINDOW, MARLESS_WINDOW, WINDOW
+from nitro_api.scalers import GROWTH_WINDOW, MARLESS_WINDOW, WINDOW
 from nitro_api.spec.job import JobSpec
 from nitro_api.spec.pod_template import PodTemplate
 

@@ -67,7 +67,8 @@ def broken_rules(
     found: list[tuple[Location, FieldError]] = []
     for name, field in type(model).model_fields.items():
         value, place = getattr(model, name), (*location, field.alias or name)
-        for at, item in [(place, value)] if not isinstance(value, list) else _entries(place, value):
+        entries = enumerate(value) if isinstance(value, list) else ()
+        for at, item in [(place, value), *(((*place, index), entry) for index, entry in entries)]:
             if isinstance(item, Model):
                 found += broken_rules(item, data, doubtful, at)
     doubtful = [*doubtful, *(place for place, _ in found)]
@@ -83,10 +84,6 @@ def broken(rule: Rule, location: Location, data: dict[str, Any]) -> tuple[Locati
     """The mistake of an object at `location` that breaks the rule, with its place."""
     place = (*location, *rule.path.split("."))
     return place, FieldError(dotted(place), value_at(data, place), rule.sentence)
-
-
-def _entries(place: Location, entries: list[Any]) -> list[tuple[Location, Any]]:
-    return [((*place, index), entry) for index, entry in enumerate(entries)]
 
 
 def related(one: Location, other: Location) -> bool:

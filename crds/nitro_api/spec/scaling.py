@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, WithJsonSchema
 
 from nitro_api.base import Model, resolved
+from nitro_api.scalers import RECORDS, ScalerName, ScalerRecord
 
 MAX_ACTORS = 4096
 MOST_ROUNDS = 1000
@@ -28,19 +29,7 @@ class Scaling(Model):
     """The scaler and its range. The boosting score and its symbols are those of the Nitro paper, section
     4."""
 
-    scaler: Literal[
-        "nitro",
-        "fixed",
-        "schedule",
-        "random-score",
-        "efficient",
-        "growth",
-        "kungfu",
-        "hydrozoa",
-        "minionsrl",
-        "minionsrl-adapt",
-        "marless",
-    ] = resolved()
+    scaler: ScalerName = resolved()
     """Who decides: `nitro` the boosting score, `fixed` always initialActors, `schedule` the list in
     `schedule`, `random-score` as nitro, or with several agents as marless, with a score drawn from its own
     history (the control experiment), `efficient` as many as make PPO's improvement cheapest, by the
@@ -123,3 +112,14 @@ class Scaling(Model):
     """Where scaler `efficient` has its costs from. `given`: costRatio in all rounds, so that the same job
     decides alike everywhere. `measured`: fitted to what the run's rounds cost, so that decisions follow the
     backend, its cold starts and the learner's machine. Only with scaler `efficient`. Default: given."""
+
+    @property
+    def record(self) -> ScalerRecord:
+        """The record of the scaler with that name. `scaler` must be set."""
+        return RECORDS[self.scaler]
+
+    @property
+    def planned(self) -> list[int] | None:
+        """The actors of round 1, 2, ..., the last entry for all later ones, where they are known before the
+        run. The scaling must be resolved."""
+        return {"constant": [self.initial_actors], "schedule": self.schedule, None: None}[self.record.plan]

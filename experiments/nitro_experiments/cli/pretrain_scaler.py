@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.beta < float("inf"):
         raise CommandError(f"--beta {arguments.beta}: a number from 0 on")
     job = read_job(arguments.job, [*arguments.overrides, *backend_overrides("Local")])
-    if job.spec.scaling.scaler != "minionsrl":
+    if "agent" not in job.spec.scaling.record.fields:
         raise CommandError(
             f"{arguments.job}: spec.scaling.scaler is {job.spec.scaling.scaler}; only minionsrl has an agent "
             "to pre-train"

@@ -13,6 +13,7 @@ from nitro_api import FieldError, JobInvalid, NitroTrainingJob, load_job, resolv
 from nitro_api.errors import ABSENT
 from nitro_api.loading.job_file import set_field
 from nitro_api.resolution.known_end import known_rounds
+from nitro_api.scalers import looking_at
 from nitro_api.schema.wording import value_at
 from nitro_api.spec.scaling import MOST_ROUNDS
 from nitro_experiments.planning.by_steps import schedule_of
@@ -28,10 +29,7 @@ _GIVEN = {
     "spec.seed": "seeds",
     "spec.backend": "the experiment: this machine, or with --cluster the job's own",
 }
-_AIMS = {
-    "spec.stop.targetReward": ("minionsrl", "minionsrl-adapt"),
-    "spec.stop.budgetDollars": ("minionsrl",),
-}
+_AIMS = {f"spec.stop.{field}": looking_at(field) for field in ("targetReward", "budgetDollars")}
 """Stop conditions that some scalers look at. Other variants cannot have them: a run that one of them ends
 before the budget cannot be compared."""
 _ENVIRONMENT = ("spec", "environment", "id")

@@ -213,7 +213,7 @@ def collect(folder: ExperimentDir, experiment: Experiment, prices: PriceList | N
     found: dict[str, dict[str, dict[int, FinishedRun]]] = defaultdict(lambda: defaultdict(dict))
     fixed = set()
     for run in plan(experiment):
-        if run.control is None and run.job.spec.scaling.scaler == "fixed":
+        if run.control is None and run.job.spec.scaling.record.plan == "constant":
             fixed.add(run.variant)
         seeds = found[run.environment][run.variant]
         if folder.finished(run):

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.stacking import join
 from nitro_learner.api.players import Action, State
 from nitro_learner.api.rows import batch_of
 
-if TYPE_CHECKING:
-    from nitro_learner.api.policy import TrainedPolicy
+
+class Policy(Protocol):
+    """What an episode asks of the policy that plays it: `TrainedPolicy`."""
+
+    @property
+    def agents(self) -> tuple[str, ...]: ...
+
+    @property
+    def memory(self) -> Mapping[str, int]: ...
+
+    def of(self, agent: str) -> AgentClass: ...
+
+    def act(self, observation: Any, *, state: Any, deterministic: bool, available: Any) -> Any: ...
 
 
 class _Turn:
@@ -51,7 +63,7 @@ class PlayedEpisode:
     belongs to one thread at a time.
     """
 
-    def __init__(self, policy: TrainedPolicy) -> None:
+    def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._turn = _Turn()
         self._stacks: dict[str, NDArray[Any]] = {}
@@ -113,6 +125,7 @@ class PlayedEpisode:
             for agent in set(policy.agents) - set(frame):
                 self._pass_over(agent, begins)
             states = {agent: self._remembered(agent, rows, begins) for agent, rows in seen.items()}
+            chosen: dict[str, Action]
             # An agent that does not act now has left, and its memory with it.
             chosen, self._states = policy.act(
                 seen, state=states, deterministic=deterministic, available=available
@@ -121,6 +134,7 @@ class PlayedEpisode:
         agent = policy.agents[0]
         one = self._stacked(agent, frame, begins)
         before = self._remembered(agent, one, begins)
+        action: Action
         action, after = policy.act(one, state=before, deterministic=deterministic, available=available)
         self._states = {agent: after}
         return action

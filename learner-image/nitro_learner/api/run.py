@@ -68,9 +68,8 @@ class Run:
 
     def policy(self, *, best: bool = False, seed: int | None = None) -> TrainedPolicy:
         """The policy of the newest checkpoint, or the one with the best evaluation; see `load`."""
-        from nitro_learner.api.loading import (
-            load,
-        )  # the run's figures can be read without the actor's package
+        # The run's figures can be read without the actor's package.
+        from nitro_learner.api.loading import load
 
         return load(self.path, best=best, seed=seed)
 

@@ -25,7 +25,7 @@ def announce(folder: RunDir, job: NitroTrainingJob, opened: OpenRun) -> None:
     """Print what is trained, and where."""
     spec, scaling = job.spec, job.spec.scaling
     actors = f"{scaling.min_actors} to {scaling.max_actors}"
-    if scaling.scaler == "fixed":
+    if scaling.record.plan == "constant":
         actors = f"{scaling.initial_actors}"
     start = f", going on after round {opened.checkpoint.round}" if opened.checkpoint else ""
     if opened.source is not None:

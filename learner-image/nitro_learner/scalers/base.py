@@ -7,8 +7,8 @@
         decision = scaler.decide(RoundOutcome(round=k, actors=actors, statistics=statistics))
         actors = decision.actors                # of round k + 1
 
-A new scaler is one file with a class that subclasses `Scaler`, and its line in `scalers/__init__.py`; its
-name also goes into `spec.scaling.scaler` of the job's model, so that a job can ask for it.
+A new scaler is one file with a class that subclasses `Scaler`, its line in `scalers/__init__.py`, and its
+record in `nitro_api/scalers.py`, so that a job can ask for it.
 """
 
 import math

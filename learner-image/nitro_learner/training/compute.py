@@ -77,9 +77,8 @@ class Compute:
         clocks: list[int] = []
 
         def call() -> T:
-            if hasattr(
-                time, "pthread_getcpuclockid"
-            ):  # macOS has no such clock: there a computation that hangs is not noticed
+            # macOS has no such clock: there a computation that hangs is not noticed.
+            if hasattr(time, "pthread_getcpuclockid"):
                 clocks.append(time.pthread_getcpuclockid(threading.get_ident()))
             return function()
 

@@ -51,10 +51,10 @@ class ActorWork:
 class Meter:
     """What a run has cost.
 
-    Actors are billed by the invocation model (nitro-spec section 6), on the local backend as well: there it
-    says what the same run would cost with serverless actors. With `pods` they are billed by what their pods
-    request while they exist, with `pricing.model: vm` by the machines that would host them; the journal then
-    keeps the invocation model's figure beside it.
+    Actors are billed by the invocation model (`nitro_api.costs.prices`; the prices are those of Nitro,
+    section 8.1), on the local backend as well: there it says what the same run would cost with serverless
+    actors. With `pods` they are billed by what their pods request while they exist, with `pricing.model: vm`
+    by the machines that would host them; the journal then keeps the invocation model's figure beside it.
 
     Args:
         ledger: open journal; holds what earlier sittings cost, rounds that a crash made them do twice

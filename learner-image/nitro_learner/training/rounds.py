@@ -189,9 +189,8 @@ class AsyncRounds:
         with stages("update"):
             update = await self._compute.update(self._policies.end_round, plan.round)
         seconds = asyncio.get_running_loop().time() - begin
-        if (
-            len(learned) >= wanted
-        ):  # a round that the deadline ended would make the next deadline longer, and so on
+        # A round that the deadline ended would make the next deadline longer, and so on.
+        if len(learned) >= wanted:
             self._dispatcher.deadlines.learn(seconds, len(learned))
         stats, lost = await self._stream.end_round(seconds, min(self._backend.limit, round.actors))
         logger.info("fed", extra={"fields": {"round": plan.round, "feed": feed}})

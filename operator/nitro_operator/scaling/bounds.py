@@ -18,12 +18,12 @@ def bounds(spec: JobSpec, round: int, requested: int) -> tuple[int, int]:
     """
     scaling = spec.scaling
     fewest, most = scaling.min_actors, scaling.max_actors
-    if scaling.scaler == "fixed":
+    if scaling.record.plan == "constant":
         return requested, requested
-    if scaling.scaler == "schedule" and scaling.schedule:
+    if scaling.record.plan == "schedule" and scaling.schedule:
         later = scaling.schedule[round + 1 :] or scaling.schedule[-1:]
         return min(later), max(later)
-    if scaling.scaler in ("hydrozoa", "kungfu"):  # never fewer than before
+    if scaling.record.monotone:
         return max(fewest, requested), most
     if fades(spec):
         # The round after the present one is scored with d^(round + 1), and the score is 1 at most.

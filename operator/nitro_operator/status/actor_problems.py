@@ -100,7 +100,7 @@ def _remedy(spec: JobSpec, seconds: float, times: PodTimes, most: int) -> str:
         )
     if spec.actor.per_pod < min(MOST_PER_POD, most):
         remedies.append("in a new job use larger and fewer pods (spec.actor.perPod)")
-    if scaling.scaler != "fixed" and scaling.min_actors < most:
+    if scaling.record.plan != "constant" and scaling.min_actors < most:
         remedies.append("in a new job set a larger spec.scaling.minActors")
     remedies.append("in a new job sample longer in a round (spec.environment.rolloutLength)")
     remedies.append("in a new job use backend.type: Lambda")
