@@ -13,6 +13,7 @@ from nitro_actor.actor import Actor
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.function import Function
 from nitro_actor.make_env import make_env, with_kwargs
+from nitro_actor.protocol import request as protocol
 from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_api import JobSpec
 from nitro_learner.backends.actor_answers import read_ack, read_failure, read_spec
@@ -69,11 +70,12 @@ class MemoryBackend:
         self._function = Function(Actor(make_env(self._config), with_kwargs(self._config)), store=None)
         return read_spec(self._function({"kind": "spec"}, None)["body"], "this process")
 
-    async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
+    async def invoke(self, asked: protocol.Request, timeout: float, *, priority: int = ROLLOUT) -> Ack:
         await self._capacity.acquire(priority)
         self.running += 1
         try:
             with answering(timeout):
+                request = asked.encode()
                 meta, state = wire.decode(request)
                 self.requests.append(meta | {"state": sorted(state)})
                 await self.before(meta)

@@ -286,16 +286,3 @@ class PolicySet:
             for agent, policy in agents.items():
                 groups.setdefault(policy, []).append(agent)
             self._regroup(groups)
-
-
-def saved_policies(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The policies' part of a checkpoint's state. A checkpoint from before version 0.2 has one algorithm, and
-    its number of rounds is the version."""
-    if "policies" in state:
-        policies: dict[str, Any] = state["policies"]
-        return policies
-    return {
-        "version": state["training"]["round"],
-        "agents": SINGLE_AGENT,
-        "learners": [{"policies": [DEFAULT_POLICY], "state": state["algorithm"]}],
-    }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.request import Request
 from nitro_learner.cache.base import Cache
 
 ROLLOUT = 0
@@ -170,7 +171,7 @@ class ActorBackend(Protocol):
         environment = await backend.start()     # EnvironmentSpec: spaces, whether episodes can be resumed
         backend.set_limit(16)                   # at most 16 requests in flight (Knative: what was granted)
         cache = backend.open_cache(run)         # where weights go and fragments come
-        ack = await backend.invoke(wire.encode(meta, state), timeout=60.0)
+        ack = await backend.invoke(Request(...), timeout=60.0)
         # the fragment now lies in the cache
     finally:
         await backend.close()
@@ -207,7 +208,7 @@ class ActorBackend(Protocol):
         Raises BackendError, with the actor's own last words where it cannot start.
         """
 
-    async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
+    async def invoke(self, request: Request, timeout: float, *, priority: int = ROLLOUT) -> Ack:
         """Wait for free capacity (lowest priority number first), then run one request on an actor.
 
         ``timeout`` (seconds) counts from when capacity was there. Raises RetryableError or FatalError.

@@ -15,6 +15,7 @@ from typing import Any
 
 from nitro_actor.processor import cores
 from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.request import Request
 from nitro_api import JobSpec
 from nitro_learner.backends.actor_process import ActorProcess
 from nitro_learner.backends.base import (
@@ -147,14 +148,14 @@ class LocalBackend:
             await self.close()
             raise
 
-    async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
+    async def invoke(self, request: Request, timeout: float, *, priority: int = ROLLOUT) -> Ack:
         await self._capacity.acquire(priority)
         actor = self._idle.popleft()
         sound = False
         try:
             if not actor.alive:
                 await self._revive(actor)
-            ack = await self.client.rollout(actor.url, request, timeout)
+            ack = await self.client.rollout(actor.url, request.encode(), timeout)
             sound = actor.proven = True
             return ack
         except RetryableError as error:

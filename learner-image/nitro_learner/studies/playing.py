@@ -18,12 +18,11 @@ from nitro_actor.protocol.environment import EnvironmentSpec
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api import JobSpec
 from nitro_learner.algorithms import registry
-from nitro_learner.algorithms.policy_set import PolicySet, saved_policies
+from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.checkpoints.store import Checkpoint
 from nitro_learner.sampling.evaluation import MAX_STEPS
 from nitro_learner.sampling.plans import sums_of_classes
 from nitro_learner.sampling.seeds import evaluation_seed
-from nitro_learner.training.adoption import check_masks
 
 # The slot of evaluations after training: their episodes must differ from those of evaluations in training.
 LATER_SLOT = 1_000_000
@@ -86,6 +85,5 @@ def config_of(spec: JobSpec, count: int) -> EnvironmentConfig:
 
 def policies_of(spec: JobSpec, checkpoint: Checkpoint, environment: EnvironmentSpec) -> PolicySet:
     policies = registry.make_policies(spec, environment)
-    check_masks(checkpoint.state, environment, goes_on=False)
-    policies.load_state_dict(saved_policies(checkpoint.state))
+    policies.load_state_dict(checkpoint.state["policies"])
     return policies

@@ -278,11 +278,10 @@ class Sharing:
         return {**state, "pending": pending}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict()`; one that is empty is of a run without sharing."""
-        if state:
-            self._shared, self._times = bool(state["shared"]), int(state["times"])
-            self._mode.load_state_dict(state["mode"])
-            self.pending = Regrouping.of_state(state["pending"]) if state["pending"] else None
+        """Continue from `state_dict()`."""
+        self._shared, self._times = bool(state["shared"]), int(state["times"])
+        self._mode.load_state_dict(state["mode"])
+        self.pending = Regrouping.of_state(state["pending"]) if state["pending"] else None
 
     def adopt(self, state: dict[str, Any]) -> None:
         """Begin with the toggles of another run, of which this is the state. What decides about the next

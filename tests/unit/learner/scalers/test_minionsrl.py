@@ -231,17 +231,6 @@ def test_pretraining_goes_on_with_the_agent_of_the_same_job_alone(
         opened(moved, pretrained(moved, **changes), 1.0)
 
 
-def test_pretraining_goes_on_with_an_older_agent_and_writes_down_its_job(tmp_path: Path) -> None:
-    """An older version wrote down five facts of the job."""
-    path = tmp_path / "agent.safetensors"
-    older = opened(path, pretrained(path), 1.0)
-    del older.task["job"]
-    older.save(path)
-    opened(path, pretrained(path, algorithm__hyperparameters__clip=0.3), 1.0).save(path)
-    with pytest.raises(AgentError, match="clip"):
-        opened(path, pretrained(path), 1.0)
-
-
 def test_an_agent_is_pretrained_by_one_process_at_a_time(tmp_path: Path) -> None:
     """Two would play the same episode, and each remove the other's attempt."""
     path = tmp_path / "agents" / "agent.safetensors"
@@ -265,7 +254,7 @@ def run_of(folder: Path, path: Path, **scaler_state: Any) -> OpenRun:
     if scaler_state:
         store.save(1, {"run": "abc", "scaler": scaler_state})
     spec = job("paper", **scaling, **aims)
-    return OpenRun(RunDir(folder), spec, "abc", store, store.latest(), [])
+    return OpenRun(spec, "abc", store, store.latest(), folder=RunDir(folder))
 
 
 def test_the_summary_describes_the_pre_training_of_the_agent(tmp_path: Path) -> None:
@@ -281,9 +270,9 @@ def test_the_summary_describes_the_pre_training_of_the_agent(tmp_path: Path) -> 
     used.save(path)
     told = [
         summary(run_of(tmp_path / name, path, **kept), outcome, None)["pretraining"]["episodes"]
-        for name, kept in (("new", state), ("older", {"agent": state["agent"]}), ("unbegun", {}))
+        for name, kept in (("new", state), ("unbegun", {}))
     ]
-    assert told == [2, 5, 5]
+    assert told == [2, 5]
     path.unlink()
     assert summary(run_of(tmp_path / "new", path, **state), outcome, None)["pretraining"]["learner"] == 0.25
     assert "pretraining" not in summary(run_of(tmp_path / "unbegun", path), outcome, None)
