@@ -18,7 +18,7 @@ from agents_jobs import job as agents_job
 from nitro_actor.actions import Continuous
 from nitro_actor.agents.rollout import best_actions
 from nitro_actor.play import play_of
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api import JobInvalid, NitroTrainingJob
 from nitro_learner.algorithms import registry
@@ -57,7 +57,7 @@ def hopper(tmp_path_factory: pytest.TempPathFactory) -> tuple[nitro.Run, list[in
 def actors_policy(job: NitroTrainingJob, folder: Path, environment: Any) -> Any:
     """The policy as an actor has it, by way of the learner."""
     policies: PolicySet = registry.make_policies(
-        job.spec, EnvironmentSpec.from_json(environment.spec.to_json())
+        job.spec, DescribedEnvironment.from_json(environment.spec.to_json())
     )
     checkpoint = CheckpointStore(RunDir(folder).checkpoints, keep_last=1).latest()
     assert checkpoint is not None

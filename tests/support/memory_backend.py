@@ -14,7 +14,7 @@ from nitro_actor.config import EnvironmentConfig
 from nitro_actor.function import Function
 from nitro_actor.make_env import make_env, with_kwargs
 from nitro_actor.protocol import request as protocol
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_learner.backends.actor_answers import read_ack, read_failure, read_spec
 from nitro_learner.backends.base import ROLLOUT, Ack, answering
@@ -66,7 +66,7 @@ class MemoryBackend:
     def set_limit(self, limit: int) -> None:
         self._capacity.set_limit(limit)
 
-    async def start(self) -> EnvironmentSpec:
+    async def start(self) -> DescribedEnvironment:
         self._function = Function(Actor(make_env(self._config), with_kwargs(self._config)), store=None)
         return read_spec(self._function({"kind": "spec"}, None)["body"], "this process")
 

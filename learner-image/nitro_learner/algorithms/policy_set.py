@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from nitro_actor.protocol.agents import AGENT
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights, WeightsContainer
 from nitro_api.algorithms.record import Feeding
 from nitro_learner.algorithms.adoption import adopted
@@ -180,7 +180,7 @@ class PolicySet:
         """The weights container of the present version."""
         return WeightsContainer(run, self.version, self.weights(), self.agents).encode()
 
-    def played(self, environment: EnvironmentSpec) -> dict[str, Any]:
+    def played(self, environment: DescribedEnvironment) -> dict[str, Any]:
         """What a checkpoint needs for others to play the policies: NumPy arrays, and no learner.
 
         Args:

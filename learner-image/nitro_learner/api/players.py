@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from nitro_actor.actions import action_space
 from nitro_actor.agents.environment import AgentsSpec
 from nitro_actor.agents.policies import Policies
-from nitro_actor.environment import EnvironmentSpec as PlayedSpec
+from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.masks import choices
 from nitro_actor.policy import Policy
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import WeightsContainer
 
 Action = NDArray[Any]
@@ -29,10 +29,10 @@ State = NDArray[np.float32]
 class AgentPlayer:
     """The policy of one agent."""
 
-    def __init__(self, environment: EnvironmentSpec, container: WeightsContainer) -> None:
+    def __init__(self, environment: DescribedEnvironment, container: WeightsContainer) -> None:
         one = environment.one
         self._space = action_space(one.action)
-        spec = PlayedSpec(
+        spec = EnvironmentSpec(
             environment.id,
             tuple(one.observation["frame"]),
             one.observation["dtype"],
@@ -66,7 +66,7 @@ class AgentPlayer:
 class TeamPlayer:
     """The policies of several agents."""
 
-    def __init__(self, environment: EnvironmentSpec, container: WeightsContainer) -> None:
+    def __init__(self, environment: DescribedEnvironment, container: WeightsContainer) -> None:
         self._spec = AgentsSpec(environment.id, environment.classes, None, None, resumable=False)
         self._container = container
         self._policies: tuple[int, Policies] | None = None

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from nitro_actor.check_process import Record
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import Request
 from nitro_learner.backends.base import LEFT_WORKING, ROLLOUT, Ack, RetryableError
 from nitro_learner.backends.http import HttpClient
@@ -87,7 +87,7 @@ class KnativeBackend:
         """Take what the operator says of the actors; see Places.update."""
         self._places.update(granted, ready, addresses)
 
-    async def start(self) -> EnvironmentSpec:
+    async def start(self) -> DescribedEnvironment:
         """Wait until a pod answers. Raises RetryableError, with the last failure, after the time-out."""
         loop = asyncio.get_running_loop()
         began = loop.time()

@@ -8,7 +8,7 @@ import logging
 import random
 
 from nitro_actor import parcel, wire
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import Request
 from nitro_api.rules import payload_rules
 from nitro_api.spec.lambda_backend import LambdaBackendSpec
@@ -118,7 +118,7 @@ class LambdaBackend:
         reserved = self._settings.reserved_concurrency
         self._capacity.set_limit(limit if reserved is None else min(limit, reserved))
 
-    async def start(self) -> EnvironmentSpec:
+    async def start(self) -> DescribedEnvironment:
         """Ask one sandbox for its environment.
 
         Raises BackendError where the function is no good, RetryableError where AWS does not let it answer.
@@ -157,7 +157,7 @@ class LambdaBackend:
     async def close(self) -> None:
         await self._client.close()
 
-    async def _spec(self) -> EnvironmentSpec:
+    async def _spec(self) -> DescribedEnvironment:
         try:
             credentials = await self._client.credentials(_PROBE_SECONDS)
             invoked = await self._client.invoke(self._probe, _PROBE_SECONDS, credentials)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import Request
 from nitro_actor.protocol.state import bare
 from nitro_learner.backends.base import EVALUATION, ROLLOUT, Ack, ActorBackend
@@ -70,7 +70,7 @@ class Dispatcher:
         self,
         backend: ActorBackend,
         cache: Cache,
-        environment: EnvironmentSpec,
+        environment: DescribedEnvironment,
         *,
         envs: int,
         optional_tensors: Iterable[str],

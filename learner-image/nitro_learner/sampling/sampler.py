@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_learner.backends.base import ActorBackend
 from nitro_learner.cache.base import Cache
@@ -27,7 +27,7 @@ class Sampler:
     """
 
     backend: ActorBackend
-    environment: EnvironmentSpec
+    environment: DescribedEnvironment
     cache: Cache
     dispatcher: Dispatcher
 
@@ -38,7 +38,7 @@ class Sampler:
         spec: JobSpec,
         run: str,
         backend: ActorBackend,
-        environment: EnvironmentSpec,
+        environment: DescribedEnvironment,
     ) -> Sampler:
         """Make cache and dispatcher of a resolved job on a started backend; `stack` closes them."""
         cache = backend.open_cache(run)

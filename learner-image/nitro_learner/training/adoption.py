@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import FieldError, JobInvalid
 from nitro_api.errors import ABSENT
 from nitro_api.rules.resume_rules import unequal
@@ -31,7 +31,7 @@ class Source:
     round: int
 
 
-def adopt(source: Source, policies: PolicySet, sharing: Sharing, environment: EnvironmentSpec) -> None:
+def adopt(source: Source, policies: PolicySet, sharing: Sharing, environment: DescribedEnvironment) -> None:
     """Begin with what another run's policies have learned, and with its groups of agents.
 
     Args:
@@ -65,7 +65,7 @@ def misfit(named: str, differing: list[str]) -> JobInvalid:
     return JobInvalid([FieldError(named, ABSENT, message)])
 
 
-def spaces_of(environment: EnvironmentSpec) -> dict[str, Any]:
+def spaces_of(environment: DescribedEnvironment) -> dict[str, Any]:
     """What agents see and do, by words: shapes of observations, and numbers or sizes of actions."""
     found: dict[str, Any] = {}
     for one in environment.classes:

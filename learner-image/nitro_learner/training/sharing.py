@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor.protocol.agents import AgentClass
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import FieldError, JobInvalid, JobSpec
 from nitro_learner.algorithms.agents.team import SharingLearner
 from nitro_learner.algorithms.fits import check_sharing
@@ -109,7 +109,7 @@ class Sharing:
 
     Args:
         spec: of the resolved job.
-        environment: the actors' EnvironmentSpec.
+        environment: the actors' environment.
         policies: are regrouped.
         compute: compares policies in the detector's thread.
 
@@ -121,7 +121,7 @@ class Sharing:
     """
 
     def __init__(
-        self, spec: JobSpec, environment: EnvironmentSpec, policies: PolicySet, compute: Compute
+        self, spec: JobSpec, environment: DescribedEnvironment, policies: PolicySet, compute: Compute
     ) -> None:
         self._spec = spec
         self._policies = policies

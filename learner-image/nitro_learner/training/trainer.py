@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api.spec.stop import Stop
 from nitro_learner import scalers
 from nitro_learner.backends.base import ActorBackend, BackendError
@@ -72,7 +72,7 @@ class Trainer:
         self._stop = asyncio.Event()
         self._interrupted: str | None = None
         self._ending: stop.StopReason | None = None
-        self.environment: EnvironmentSpec | None = None
+        self.environment: DescribedEnvironment | None = None
 
     def interrupt(self, why: str = "interrupted") -> None:
         """End the run after a checkpoint: at once while it waits for actors, else after the update. `why`
@@ -127,7 +127,7 @@ class Trainer:
         logger.info("run started", extra={"fields": fields})
         return runner
 
-    async def _start(self) -> EnvironmentSpec:
+    async def _start(self) -> DescribedEnvironment:
         """Start the actors. What a start has cost is written down even if it fails."""
         try:
             return await unless(self._backend.start(), self._stop)

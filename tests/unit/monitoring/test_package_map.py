@@ -67,11 +67,11 @@ def test_no_two_classes_of_a_package_have_one_name(package: str) -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_no_module_is_longer_than_300_lines() -> None:
+def test_no_module_is_longer_than_450_lines() -> None:
     long = [
         str(path.relative_to(ROOT / folder))
         for package, folder in package_map.PACKAGES.items()
         for path in (ROOT / folder / package).rglob("*.py")
-        if len(path.read_text(encoding="utf-8").splitlines()) > 300
+        if len(path.read_text(encoding="utf-8").splitlines()) > 450
     ]
     assert long == []

@@ -13,7 +13,7 @@ from masked_environments import SIZES
 from nitro_actor import rollout
 from nitro_actor.environment import Environment
 from nitro_actor.policy import Policy
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_api import JobInvalid, load_job, resolve
@@ -54,7 +54,7 @@ def learner(env: Environment, name: str = "ppo", memory: bool = False, **hyper: 
         algorithm={"name": name, "hyperparameters": settings},
         network={"hiddenSizes": [16], "type": "mlp", **recurrent},
     )
-    return registry.make(resolve(load_job(source)).spec, EnvironmentSpec.from_json(env.spec.to_json()))
+    return registry.make(resolve(load_job(source)).spec, DescribedEnvironment.from_json(env.spec.to_json()))
 
 
 def sampled(algorithm: Any, env: Environment, seed: int, state: Any = None) -> tuple[Fragment, Any]:
@@ -192,4 +192,4 @@ def test_rllib_takes_no_masks() -> None:
     with pytest.raises(
         JobInvalid, match=r"rllib/ppo.*takes no action masks, and the environment has them; take ppo"
     ):
-        availability.check_actions(spec, EnvironmentSpec.from_json(masked("Discrete").spec.to_json()))
+        availability.check_actions(spec, DescribedEnvironment.from_json(masked("Discrete").spec.to_json()))
