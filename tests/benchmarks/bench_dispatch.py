@@ -30,15 +30,21 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import aiohttp
+import numpy as np
 import urllib3
 
 from dispatch_support import ENVIRONMENT, ack_json
+from nitro_actor.protocol.request import Request
 from nitro_learner.backends.knative import KnativeBackend
 
 FanOut = Callable[[], object]
 
 GOAL_SECONDS = 0.6
-REQUEST = bytes(2000)  # about what a request with a MuJoCo end state takes
+ASKED = Request(
+    "rollout", "run", 1, 0, 0, 7, 0, "nitro:run:weights", "nitro:run:results", 60,
+    steps=512, state={"qpos": np.zeros(200)},
+)  # fmt: skip
+REQUEST = ASKED.encode()  # about 2,000 bytes, what one with a MuJoCo end state takes
 
 
 def serve(seconds: float, ports: "multiprocessing.Queue[int]") -> None:
@@ -83,7 +89,7 @@ def nitro(url: str, requests: int) -> Iterator[FanOut]:
         runner.run(backend.start())
 
         async def fan_out() -> None:
-            await asyncio.gather(*(backend.invoke(REQUEST, 60.0) for _ in range(requests)))
+            await asyncio.gather(*(backend.invoke(ASKED, 60.0) for _ in range(requests)))
 
         yield lambda: runner.run(fan_out())
         runner.run(backend.close())

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from actor_support import environment, policies_of
 from learner_support import HOPPER, by_autograd, fragment, job
 from nitro_actor.config import AtariConfig
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_actor.rollout import rollout
 from nitro_api.spec.scaling import Scaling
@@ -241,7 +241,7 @@ def _images(preset: str) -> None:
     games = environment(
         wanted.id, wanted.envs_per_actor, frame_stack=4, clip_rewards=True, atari=AtariConfig()
     )
-    algorithm = Ppo(spec, EnvironmentSpec.from_json(games.spec.to_json()))
+    algorithm = Ppo(spec, DescribedEnvironment.from_json(games.spec.to_json()))
     policy = policies_of(PolicyWeights.of(*algorithm.weights()), games.spec)
     actors, steps = spec.scaling.initial_actors, wanted.rollout_length
     fragments = [

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from dispatch_support import ENVIRONMENT, STEPS, dispatcher, fragment_bytes, fragment_of, plan, stored
 from local_support import assert_same, computing, local_round, redis_server, sample, spec
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_learner.backends import knative
 from nitro_learner.backends.actor_answers import read_failure
 from nitro_learner.backends.base import BackendError, FatalError, RetryableError
@@ -387,7 +387,7 @@ async def test_backend_leaves_the_peer_that_answered_before_the_address_was_rout
 
     async with served(environment) as url:
         backend = KnativeBackend(url, None, "redis://nowhere", ready_seconds=120.0)
-        assert await backend.start() == EnvironmentSpec.from_json(ENVIRONMENT)
+        assert await backend.start() == DescribedEnvironment.from_json(ENVIRONMENT)
         await backend.close()
     assert len(peers) == 2
 

@@ -14,7 +14,7 @@ import torch
 
 from actor_support import environment, policies_of
 from nitro_actor.policy import Policies
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_actor.rollout import rollout
 from nitro_api import load_job
@@ -51,7 +51,7 @@ def relearned(run: Path) -> Impact:
     resumed_after = {entry["round"] for entry in entries(run, "run started")} - {0}
 
     def make() -> Impact:
-        made = registry.make(spec, EnvironmentSpec.from_json(actor.spec.to_json()))
+        made = registry.make(spec, DescribedEnvironment.from_json(actor.spec.to_json()))
         assert isinstance(made, Impact)
         return made
 

@@ -14,7 +14,7 @@ from actor_support import environment, policies_of
 from learner_support import fragment
 from nitro_actor import rollout
 from nitro_actor.policy import Policies
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.base import OffPolicyAlgorithm
@@ -77,7 +77,7 @@ def test_they_learn_what_to_do_in_two_states(name: str) -> None:
         environment__rolloutLength=256,
         environment__envsPerActor=4,
     ).spec
-    learner: Any = registry.make(spec, EnvironmentSpec.from_json(place.spec.to_json()))
+    learner: Any = registry.make(spec, DescribedEnvironment.from_json(place.spec.to_json()))
 
     def policy() -> Policies:
         return policies_of(PolicyWeights.of(*learner.weights()), place.spec)

@@ -13,7 +13,7 @@ from ray.rllib.core.learner.training_data import TrainingData
 from actor_support import environment
 from learner_support import HOPPER, fragment, job, train
 from nitro_actor import rollout
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.rllib.episodes import episodes
@@ -207,7 +207,7 @@ def test_images_stay_bytes_and_discrete_actions_work() -> None:
         network__hiddenSizes=[8],
     ).spec
     place = {"observation": {"shape": [10, 10, 2], "dtype": "uint8"}, "action": {"kind": "discrete", "n": 3}}
-    learner: Any = registry.make(spec, EnvironmentSpec.from_json(place))
+    learner: Any = registry.make(spec, DescribedEnvironment.from_json(place))
     rng = np.random.default_rng(0)
     plain = fragment(length=64, ends=0.0)
     pixels = rng.integers(0, 256, (65, 1, 10, 10, 2), np.uint8)
@@ -240,7 +240,7 @@ def test_bytes_that_are_no_image_are_numbers() -> None:
     names = ("observations", "last_observations", "final_observations")
     states = []
     for dtype in (np.uint8, np.float32):
-        learner: Any = registry.make(rllib_job(settings=QUICK).spec, EnvironmentSpec.from_json(place))
+        learner: Any = registry.make(rllib_job(settings=QUICK).spec, DescribedEnvironment.from_json(place))
         fragments = [
             Fragment(
                 one.meta,

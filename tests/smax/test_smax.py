@@ -18,7 +18,7 @@ from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.agents.smax import programs
 from nitro_actor.agents.smax.engine import SmaxEngine
 from nitro_actor.config import EnvironmentConfigError
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import tensor_specs
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import bare
@@ -82,7 +82,7 @@ def test_a_fragment_is_what_the_protocol_says(map_name: str) -> None:
     assert spec["versions"].keys() >= {"numpy", "jax"}
     wire.check(
         {name: array for name, array in found.items() if not name.startswith("state/")},
-        tensor_specs(EnvironmentSpec.from_json(spec), 1200, COPIES, OPTIONAL_TENSORS),
+        tensor_specs(DescribedEnvironment.from_json(spec), 1200, COPIES, OPTIONAL_TENSORS),
     )
     alive, available = found["ally/alive"], found["ally/available"]
     assert not found["ally/observations"][~alive].any()

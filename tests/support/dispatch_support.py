@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from nitro_actor import PROTOCOL_VERSION, wire
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import from_one_agent
-from nitro_actor.protocol.request import OPTIONAL_TENSORS
+from nitro_actor.protocol.request import OPTIONAL_TENSORS, Request
 from nitro_learner.backends.base import Ack, RetryableError, answering
 from nitro_learner.backends.capacity import Capacity
 from nitro_learner.cache.memory_cache import MemoryCache
@@ -189,16 +189,16 @@ class FunctionBackend:
     def set_limit(self, limit: int) -> None:
         self.capacity.set_limit(limit)
 
-    async def start(self) -> EnvironmentSpec:
-        return EnvironmentSpec.from_json(ENVIRONMENT)
+    async def start(self) -> DescribedEnvironment:
+        return DescribedEnvironment.from_json(ENVIRONMENT)
 
-    async def invoke(self, request: bytes, timeout: float, *, priority: int = 0) -> Ack:
+    async def invoke(self, request: Request, timeout: float, *, priority: int = 0) -> Ack:
         assert timeout > 0
         await self.capacity.acquire(priority)
         self.running += 1
         self.most = max(self.most, self.running)
         try:
-            meta, state = wire.decode(request)
+            meta, state = wire.decode(request.encode())
             self.requests.append({**meta, "state": sorted(state)})
             script = self.script.get(meta["slot"], [])
             behave = script[meta["attempt"]] if meta["attempt"] < len(script) else self.default
@@ -231,7 +231,7 @@ def dispatcher(
     return Dispatcher(
         backend,
         cache,
-        EnvironmentSpec.from_json(environment),
+        DescribedEnvironment.from_json(environment),
         envs=ENVS,
         optional_tensors=optional_tensors,
         timeout_seconds=timeout,

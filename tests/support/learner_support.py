@@ -11,7 +11,7 @@ from actor_support import policies_of
 from nitro_actor import rollout
 from nitro_actor.environment import Environment
 from nitro_actor.policy import Policies
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_api import NitroTrainingJob, load_job, resolve
@@ -23,13 +23,13 @@ from nitro_learner.data.batch import Fragment
 from nitro_learner.data.stacks import restack
 from nitro_learner.networks.actor_critic import ActorCritic
 
-HOPPER = EnvironmentSpec.from_json(
+HOPPER = DescribedEnvironment.from_json(
     {
         "observation": {"shape": [11], "dtype": "float32"},
         "action": {"kind": "continuous", "size": 3, "low": [-1.0] * 3, "high": [1.0] * 3},
     }
 )
-"""Hopper's EnvironmentSpec, as far as an algorithm reads it."""
+"""Hopper's DescribedEnvironment, as far as an algorithm reads it."""
 
 
 def job(preset: str = "tuned", **overrides: Any) -> NitroTrainingJob:
@@ -91,7 +91,7 @@ def fragment(
 def train(spec: NitroTrainingJob, environments: list[Environment], rounds: int) -> tuple[Algorithm, Policies]:
     """Train in this process, one slot per environment, episodes resumed; return the learner and the last
     policy."""
-    algorithm = registry.make(spec.spec, EnvironmentSpec.from_json(environments[0].spec.to_json()))
+    algorithm = registry.make(spec.spec, DescribedEnvironment.from_json(environments[0].spec.to_json()))
     states: list[dict[str, np.ndarray]] = [{} for _ in environments]
     for k in range(1, rounds + 1):
         policy = _policy(algorithm, environments[0])
@@ -115,7 +115,7 @@ def train_off_policy(
 ) -> Policies:
     """As `train` for an off-policy algorithm: every other fragment is one version late, and after each round
     follow so many replays. Returns the last policy."""
-    algorithm = registry.make(spec.spec, EnvironmentSpec.from_json(environments[0].spec.to_json()))
+    algorithm = registry.make(spec.spec, DescribedEnvironment.from_json(environments[0].spec.to_json()))
     assert isinstance(algorithm, OffPolicyAlgorithm)
     states: list[dict[str, np.ndarray]] = [{} for _ in environments]
     policies = [_policy(algorithm, environments[0])]

@@ -13,7 +13,8 @@ from nitro_actor.actor import Actor
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.function import Function
 from nitro_actor.make_env import make_env, with_kwargs
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol import request as protocol
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_learner.backends.actor_answers import read_ack, read_failure, read_spec
 from nitro_learner.backends.base import ROLLOUT, Ack, answering
@@ -65,15 +66,16 @@ class MemoryBackend:
     def set_limit(self, limit: int) -> None:
         self._capacity.set_limit(limit)
 
-    async def start(self) -> EnvironmentSpec:
+    async def start(self) -> DescribedEnvironment:
         self._function = Function(Actor(make_env(self._config), with_kwargs(self._config)), store=None)
         return read_spec(self._function({"kind": "spec"}, None)["body"], "this process")
 
-    async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
+    async def invoke(self, asked: protocol.Request, timeout: float, *, priority: int = ROLLOUT) -> Ack:
         await self._capacity.acquire(priority)
         self.running += 1
         try:
             with answering(timeout):
+                request = asked.encode()
                 meta, state = wire.decode(request)
                 self.requests.append(meta | {"state": sorted(state)})
                 await self.before(meta)

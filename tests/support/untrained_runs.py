@@ -6,7 +6,7 @@ from typing import Any
 
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import NitroTrainingJob, load_job, resolve
 from nitro_learner.algorithms import registry
 from nitro_learner.checkpoints.store import CheckpointStore
@@ -26,7 +26,7 @@ def untrained(source: dict[str, Any], folder: Path) -> NitroTrainingJob:
     """Write the checkpoint, and return the job."""
     job = resolved(source)
     environment = environment_of(job, 1)
-    described = EnvironmentSpec.from_json(environment.spec.to_json())
+    described = DescribedEnvironment.from_json(environment.spec.to_json())
     environment.close()
     policies = registry.make_policies(job.spec, described)
     store = CheckpointStore(RunDir(folder).checkpoints, keep_last=1)

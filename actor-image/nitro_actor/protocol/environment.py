@@ -11,8 +11,8 @@ from nitro_actor.protocol.agents import AgentClass, agent_classes, state_size
 
 
 @dataclass(frozen=True)
-class EnvironmentSpec:
-    """An actor's answer to GET /v1/spec, read once.
+class DescribedEnvironment:
+    """The environment of an actor, by its answer to GET /v1/spec: the EnvironmentSpec, read once.
 
     Attributes:
         id: the environment's name.
@@ -39,7 +39,7 @@ class EnvironmentSpec:
     json: Mapping[str, Any] = field(repr=False)
 
     @classmethod
-    def from_json(cls, json: Mapping[str, Any]) -> EnvironmentSpec:
+    def from_json(cls, json: Mapping[str, Any]) -> DescribedEnvironment:
         """Read an answer of this protocol version. Fields that it leaves out are empty or false.
 
         Raises:

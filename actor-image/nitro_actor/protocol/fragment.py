@@ -65,7 +65,7 @@ from nitro_actor.actions import action_space
 from nitro_actor.masks import choices
 from nitro_actor.protocol import fields
 from nitro_actor.protocol.agents import AGENT, AgentClass
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fields import MetadataError
 from nitro_actor.protocol.request import KINDS
 from nitro_actor.wire import TensorSpec
@@ -198,7 +198,7 @@ def of_one_agent(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def tensor_specs(
-    environment: EnvironmentSpec,
+    environment: DescribedEnvironment,
     steps: int,
     envs: int,
     optional_tensors: Collection[str],
@@ -247,7 +247,7 @@ def byte_limit(elements: int, envs: int) -> int:
     return min(wire.MAX_BYTES, 16 * elements + (envs + 1) * STATE_BYTES)
 
 
-def evaluation_specs(environment: EnvironmentSpec, episodes: int) -> dict[str, TensorSpec]:
+def evaluation_specs(environment: DescribedEnvironment, episodes: int) -> dict[str, TensorSpec]:
     """Dtypes and shapes of an evaluation's tensors."""
     return {
         "episode_returns": TensorSpec("float64", (episodes, len(environment.agents))),

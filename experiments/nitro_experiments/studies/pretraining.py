@@ -24,6 +24,7 @@ from nitro_learner.run.same_job import deciding
 from nitro_learner.run.session import Aborted, signals
 from nitro_learner.scalers.agent import AgentError, Choice, ScalingAgent, Spent, features
 from nitro_learner.scalers.base import Decision, RoundOutcome, Scaler
+from nitro_learner.training.builder import Sitting
 from nitro_learner.training.costs import Meter
 from nitro_learner.training.drafting import columns_of
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport
@@ -187,8 +188,7 @@ def _open(path: Path, spec: JobSpec, beta: float) -> ScalingAgent:
     agent = ScalingAgent.load(path)
     before = agent.task | {"minActors": agent.fewest, "maxActors": agent.most, "seed": agent.seed}
     now = task | range_ | {"seed": spec.seed}
-    # A file of an older version has no fields. It gets those of the job that it goes on with.
-    before |= {f"spec.{name}": value for name, value in before.pop(_JOB, fields).items()}
+    before |= {f"spec.{name}": value for name, value in before.pop(_JOB).items()}
     now |= {f"spec.{name}": value for name, value in fields.items()}
     differing = [name for name in {**now, **before} if before.get(name) != now.get(name)]
     if differing:
@@ -220,12 +220,9 @@ async def _play(
     fits = [CheckListener(None, job.spec, new=True)] if number == 1 else []
     with Ledger(attempt / "ledger.jsonl") as ledger:
         trainer = Trainer(
-            job,
+            Sitting(job, run, CheckpointStore(attempt / "checkpoints", keep_last=1)),
             LocalBackend(job.spec, run, output=attempt / "actors.log"),
-            run=run,
-            checkpoints=CheckpointStore(attempt / "checkpoints", keep_last=1),
-            checkpoint=None,
-            meter=Meter(ledger, job.spec.pricing),
+            Meter(ledger, job.spec.pricing),
             listeners=[CsvMetrics(attempt / "metrics.csv", columns_of(job.spec)), diary, *fits],
             scaler=explorer,
         )

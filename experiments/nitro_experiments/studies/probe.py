@@ -20,15 +20,13 @@ from nitro_api import NitroTrainingJob
 from nitro_api.algorithms.record import Feeding
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm, OnPolicyAlgorithm, UpdateResult
-from nitro_learner.algorithms.policy_set import saved_policies
 from nitro_learner.backends.local import LocalBackend
-from nitro_learner.cache.base import Cache
 from nitro_learner.checkpoints.store import CheckpointStore, load
 from nitro_learner.data.batch import Fragment
 from nitro_learner.run.rundir import RunDir, RunDirError
-from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.evaluation import MAX_STEPS
 from nitro_learner.sampling.plans import EvaluationPlan, RoundPlan
+from nitro_learner.sampling.sampler import Sampler
 from nitro_learner.training.compute import Compute
 
 _RUN = "probe"
@@ -42,6 +40,7 @@ class Probe:
         actors: I_round, the number of actors that the run had in it; for the first round initialActors.
         algorithm: as it was after the round before.
         compute: runs long computations.
+        sampler: the actors at work.
     """
 
     job: NitroTrainingJob
@@ -50,9 +49,7 @@ class Probe:
     algorithm: Algorithm
     compute: Compute
     states: Mapping[int, Any]
-    backend: LocalBackend
-    cache: Cache
-    dispatcher: Dispatcher
+    sampler: Sampler
 
     def __post_init__(self) -> None:
         # Higher versions are weights that only this probe has.
@@ -91,8 +88,8 @@ class Probe:
                 if slot in self.states
             },
         )
-        self.dispatcher.start_slots(plan, range(slots * times))
-        fragments = (await self.dispatcher.finish(plan)).fragments
+        self.sampler.dispatcher.start_slots(plan, range(slots * times))
+        fragments = (await self.sampler.dispatcher.finish(plan)).fragments
         return [
             [
                 replace(fragment, meta={**fragment.meta, "slot": slot})
@@ -127,16 +124,16 @@ class Probe:
             weights_version=self._version,
             episodes=episodes,
             max_steps=MAX_STEPS,
-            slots=min(episodes, self.backend.limit),
+            slots=min(episodes, self.sampler.backend.limit),
             episodes_of=self.round,
         )
-        return (await self.dispatcher.evaluate(plan)).returns
+        return (await self.sampler.dispatcher.evaluate(plan)).returns
 
     async def _publish(
         self, version: int, network: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]
     ) -> None:
         container = WeightsContainer.of_one_agent(_RUN, version, PolicyWeights.of(network, tensors))
-        await self.cache.publish_weights(version, container.encode())
+        await self.sampler.cache.publish_weights(version, container.encode())
 
 
 def _learn(algorithm: Algorithm, feeding: Feeding, fragments: list[Fragment], round: int) -> UpdateResult:
@@ -180,24 +177,11 @@ async def opened(folder: RunDir, job: NitroTrainingJob, round: int) -> AsyncIter
         compute = stack.enter_context(Compute())
         backend = LocalBackend(job.spec, _RUN)
         stack.push_async_callback(backend.close)
-        environment = await backend.start()
-        cache = backend.open_cache(_RUN)
-        stack.push_async_callback(cache.close)
-        dispatcher = Dispatcher(
-            backend,
-            cache,
-            environment,
-            envs=job.spec.environment.envs_per_actor,
-            optional_tensors=job.spec.algorithm.tensors,
-            memory=job.spec.network.memory_size,
-            timeout_seconds=job.spec.actor.timeout_seconds,
-            deadline_seconds=job.spec.actor.round_deadline_seconds,
-        )
-        stack.push_async_callback(dispatcher.close)
-        policies = registry.make_policies(job.spec, environment, compute.device)
+        sampler = Sampler.open(stack, job.spec, _RUN, backend, await backend.start())
+        policies = registry.make_policies(job.spec, sampler.environment, compute.device)
         training: Mapping[str, Any] = {"actors": job.spec.scaling.initial_actors, "end_states": {}}
         if checkpoint:
-            policies.load_state_dict(saved_policies(checkpoint.state))
+            policies.load_state_dict(checkpoint.state["policies"])
             training = checkpoint.state["training"]
         policies.begin_round(round, job.spec.stop.rounds)
         yield Probe(
@@ -207,7 +191,5 @@ async def opened(folder: RunDir, job: NitroTrainingJob, round: int) -> AsyncIter
             algorithm=policies.only,
             compute=compute,
             states=training["end_states"],
-            backend=backend,
-            cache=cache,
-            dispatcher=dispatcher,
+            sampler=sampler,
         )

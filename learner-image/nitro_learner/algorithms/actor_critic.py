@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_api.algorithms.actor_critic import ActorCriticHyperparameters
 from nitro_learner.algorithms.adam import Adam
@@ -30,8 +30,8 @@ class ActorCriticAlgorithm:
 
     settings: ActorCriticHyperparameters
 
-    def __init__(self, spec: JobSpec, environment: EnvironmentSpec, device: str = "cpu") -> None:
-        """Start from `spec` (resolved) and the actors' EnvironmentSpec."""
+    def __init__(self, spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> None:
+        """Start from `spec` (resolved) and the actors' environment."""
         if not isinstance(spec.algorithm.hyperparameters, ActorCriticHyperparameters):
             raise TypeError(f"{spec.algorithm.name} has no settings of an actor-critic")
         self.settings = spec.algorithm.hyperparameters

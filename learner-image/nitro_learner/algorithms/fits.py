@@ -13,14 +13,14 @@ from nitro_actor import wire
 from nitro_actor.actions import action_space
 from nitro_actor.networks import NETWORKS
 from nitro_actor.policy import head_parameters
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import FieldError, JobInvalid, JobSpec
 from nitro_api.resolution.teams import teams_of
 from nitro_learner.algorithms.rllib import availability
 
 
-def check(spec: JobSpec, environment: EnvironmentSpec) -> None:
-    """Everything below, for a resolved job and the actors' EnvironmentSpec.
+def check(spec: JobSpec, environment: DescribedEnvironment) -> None:
+    """Everything below, for a resolved job and the actors' environment.
 
     Raises:
         JobInvalid: the environment has another number of agents than the algorithm learns, actions that it
@@ -36,7 +36,7 @@ def check(spec: JobSpec, environment: EnvironmentSpec) -> None:
     check_sharing(spec, [names for _, names in teams_of(spec.algorithm, environment.agents)], environment)
 
 
-def check_evaluations(spec: JobSpec, environment: EnvironmentSpec) -> None:
+def check_evaluations(spec: JobSpec, environment: DescribedEnvironment) -> None:
     """Make sure that actors play the named sets of evaluations with their kwargs: those of an earlier release
     ignore them.
 
@@ -53,7 +53,7 @@ def check_evaluations(spec: JobSpec, environment: EnvironmentSpec) -> None:
     raise JobInvalid([FieldError("spec.evaluation.environment", own[0], message)])
 
 
-def check_agents(spec: JobSpec, environment: EnvironmentSpec) -> None:
+def check_agents(spec: JobSpec, environment: DescribedEnvironment) -> None:
     """Make sure that the environment has as many agents as the algorithm learns.
 
     Raises:
@@ -70,7 +70,7 @@ def check_agents(spec: JobSpec, environment: EnvironmentSpec) -> None:
     raise JobInvalid([FieldError("spec.algorithm.name", name, message)])
 
 
-def check_size(spec: JobSpec, environment: EnvironmentSpec) -> None:
+def check_size(spec: JobSpec, environment: DescribedEnvironment) -> None:
     """Make sure that a message has room for a policy of each class of agents.
 
     Raises:
@@ -102,7 +102,7 @@ def check_size(spec: JobSpec, environment: EnvironmentSpec) -> None:
     raise JobInvalid([FieldError("spec.network.hiddenSizes", described["hidden"], message)])
 
 
-def check_sharing(spec: JobSpec, teams: Sequence[Collection[str]], environment: EnvironmentSpec) -> None:
+def check_sharing(spec: JobSpec, teams: Sequence[Collection[str]], environment: DescribedEnvironment) -> None:
     """Make sure that agents can share policies, where the job says that they do.
 
     Args:

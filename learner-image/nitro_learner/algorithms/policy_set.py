@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from nitro_actor.protocol.agents import AGENT
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights, WeightsContainer
 from nitro_api.algorithms.record import Feeding
 from nitro_learner.algorithms.adoption import adopted
@@ -180,7 +180,7 @@ class PolicySet:
         """The weights container of the present version."""
         return WeightsContainer(run, self.version, self.weights(), self.agents).encode()
 
-    def played(self, environment: EnvironmentSpec) -> dict[str, Any]:
+    def played(self, environment: DescribedEnvironment) -> dict[str, Any]:
         """What a checkpoint needs for others to play the policies: NumPy arrays, and no learner.
 
         Args:
@@ -286,16 +286,3 @@ class PolicySet:
             for agent, policy in agents.items():
                 groups.setdefault(policy, []).append(agent)
             self._regroup(groups)
-
-
-def saved_policies(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The policies' part of a checkpoint's state. A checkpoint from before version 0.2 has one algorithm, and
-    its number of rounds is the version."""
-    if "policies" in state:
-        policies: dict[str, Any] = state["policies"]
-        return policies
-    return {
-        "version": state["training"]["round"],
-        "agents": SINGLE_AGENT,
-        "learners": [{"policies": [DEFAULT_POLICY], "state": state["algorithm"]}],
-    }

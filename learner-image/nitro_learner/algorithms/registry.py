@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any, cast
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_api.algorithms.record import Feeding
 from nitro_api.spec.network import Network
@@ -41,7 +41,7 @@ RECURRENT = {
 _PROTOCOLS: dict[Feeding, Any] = {"rounds": OnPolicyAlgorithm, "arrivals": OffPolicyAlgorithm}
 
 
-def make(spec: JobSpec, environment: EnvironmentSpec, device: str = "cpu") -> Algorithm:
+def make(spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> Algorithm:
     """The algorithm of a resolved single-agent job.
 
     Args:
@@ -67,7 +67,7 @@ def make(spec: JobSpec, environment: EnvironmentSpec, device: str = "cpu") -> Al
     return cast("Algorithm", algorithm)
 
 
-def make_policies(spec: JobSpec, environment: EnvironmentSpec, device: str = "cpu") -> PolicySet:
+def make_policies(spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> PolicySet:
     """The policies of a resolved job, with their learners. Arguments as `make`.
 
     Raises:

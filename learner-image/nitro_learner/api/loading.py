@@ -8,7 +8,7 @@ from pathlib import Path
 from nitro_learner.api.exported import read_exported
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.checkpoints.files import BEST, without_best
-from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, CheckpointStore, NoCheckpointError
+from nitro_learner.checkpoints.store import Checkpoint, CheckpointStore, NoCheckpointError
 from nitro_learner.checkpoints.store import load as load_checkpoint
 from nitro_learner.run.rundir import RunDir
 
@@ -71,9 +71,4 @@ def _without_checkpoint(name: str) -> NoCheckpointError:
 
 
 def _policy(checkpoint: Checkpoint, seed: int | None) -> TrainedPolicy:
-    if _PLAYED not in checkpoint.state:
-        raise CheckpointError(
-            f"{checkpoint.path}: an earlier version wrote this checkpoint, without what actors play. Go on "
-            "with the run for a round: nitro train --resume RUN --set spec.stop.rounds=N."
-        )
     return TrainedPolicy(checkpoint.state[_PLAYED], checkpoint.round, seed)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nitro_actor.masks import choices
 from nitro_actor.policy import ClassPolicies, Policies
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import WeightsContainer
 
 Action = NDArray[Any]
@@ -25,7 +25,7 @@ State = NDArray[np.float32]
 class Player:
     """The policies of all agents."""
 
-    def __init__(self, environment: EnvironmentSpec, container: WeightsContainer) -> None:
+    def __init__(self, environment: DescribedEnvironment, container: WeightsContainer) -> None:
         self._policies = Policies(container, environment.classes)
 
     def act(

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from nitro_actor.actions import action_space
 from nitro_actor.memory import memory_size
 from nitro_actor.protocol.agents import AgentClass
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_learner.api.episode import PlayedEpisode
 from nitro_learner.api.players import Action, Player, State
@@ -54,7 +54,7 @@ class TrainedPolicy:
         """See `nitro_learner.load`; `played` is a part of a checkpoint."""
         self.round = round
         self.environment: Mapping[str, Any] = played["environment"]
-        self.described = EnvironmentSpec.from_json(self.environment)
+        self.described = DescribedEnvironment.from_json(self.environment)
         self.spaces = {agent: one for one in self.described.classes for agent in one.agents}
         self.agents = tuple(self.spaces)
         policies = {

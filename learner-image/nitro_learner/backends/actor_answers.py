@@ -9,7 +9,7 @@ from typing import Any
 
 from nitro_actor import PROTOCOL_VERSION
 from nitro_actor.check_process import Record
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fields import MetadataError
 from nitro_learner.backends.base import ALL_OF_ITS_TIME, Ack, Evidence, FatalError, RetryableError
 
@@ -123,7 +123,7 @@ def _ended_by_proxy(status: int, body: object, all_its_time: bool) -> str | None
     return None
 
 
-def read_spec(body: object, where: str) -> EnvironmentSpec:
+def read_spec(body: object, where: str) -> DescribedEnvironment:
     """Read an EnvironmentSpec of this learner's protocol. Raises RetryableError or FatalError."""
     spec = read_object(body)
     if spec is None or "protocol" not in spec:
@@ -134,7 +134,7 @@ def read_spec(body: object, where: str) -> EnvironmentSpec:
             "use an actor image and a learner of the same release"
         )
     try:
-        return EnvironmentSpec.from_json(spec)
+        return DescribedEnvironment.from_json(spec)
     except MetadataError as error:
         raise RetryableError("bad_answer", f"{where} answered {excerpt(body)}: {error}") from error
 

@@ -6,7 +6,7 @@ import json
 import signal
 from collections.abc import Awaitable, Callable
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_learner.backends.base import BackendError, Evidence, RetryableError
 from nitro_learner.backends.http import HttpClient
 from nitro_learner.backends.output import ActorsLog, Output
@@ -41,8 +41,8 @@ class ActorProcess:
     def alive(self) -> bool:
         return self.process is not None and self.process.alive
 
-    async def start(self) -> EnvironmentSpec:
-        """Start a process and wait until its environment is built: the EnvironmentSpec.
+    async def start(self) -> DescribedEnvironment:
+        """Start a process and wait until its environment is built.
 
         Raises BackendError with its last words.
         """
@@ -118,7 +118,7 @@ class ActorProcess:
     def _evidence(self, *, environment: bool) -> Evidence:
         return Evidence(environment, self._output.stacks(), self._output.last_lines())
 
-    async def _spec(self) -> EnvironmentSpec:
+    async def _spec(self) -> DescribedEnvironment:
         while True:
             with contextlib.suppress(RetryableError):
                 return await self._client.environment(self.url, _START_SECONDS)

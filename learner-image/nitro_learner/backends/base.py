@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
+from nitro_actor.protocol.request import Request
 from nitro_learner.cache.base import Cache
 
 ROLLOUT = 0
@@ -167,10 +168,10 @@ class ActorBackend(Protocol):
 
     backend = LocalBackend(spec, run)
     try:
-        environment = await backend.start()     # EnvironmentSpec: spaces, whether episodes can be resumed
+        environment = await backend.start()     # its spaces, whether episodes can be resumed
         backend.set_limit(16)                   # at most 16 requests in flight (Knative: what was granted)
         cache = backend.open_cache(run)         # where weights go and fragments come
-        ack = await backend.invoke(wire.encode(meta, state), timeout=60.0)
+        ack = await backend.invoke(Request(...), timeout=60.0)
         # the fragment now lies in the cache
     finally:
         await backend.close()
@@ -201,13 +202,13 @@ class ActorBackend(Protocol):
     def set_limit(self, limit: int) -> None:
         """Change the limit at once (>= 1); requests in flight are not cancelled when it shrinks."""
 
-    async def start(self) -> EnvironmentSpec:
-        """Make actors ready and return the EnvironmentSpec that one of them reports.
+    async def start(self) -> DescribedEnvironment:
+        """Make actors ready and return the environment that one of them reports.
 
         Raises BackendError, with the actor's own last words where it cannot start.
         """
 
-    async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
+    async def invoke(self, request: Request, timeout: float, *, priority: int = ROLLOUT) -> Ack:
         """Wait for free capacity (lowest priority number first), then run one request on an actor.
 
         ``timeout`` (seconds) counts from when capacity was there. Raises RetryableError or FatalError.

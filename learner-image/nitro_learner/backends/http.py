@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import aiohttp
 
 from nitro_actor.check_process import Record
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_learner.backends.actor_answers import read_ack, read_check, read_failure, read_spec
 from nitro_learner.backends.base import Ack, answering
 from nitro_learner.backends.connections import broken_connections, limits, read
@@ -44,8 +44,8 @@ class HttpClient:
             return read_ack(body, wall)
         raise read_failure(status, body, wall, math.inf if waits else timeout)
 
-    async def environment(self, url: str, timeout: float) -> EnvironmentSpec:
-        """The EnvironmentSpec that the actor reports. Raises RetryableError or FatalError."""
+    async def environment(self, url: str, timeout: float) -> DescribedEnvironment:
+        """The environment that the actor reports. Raises RetryableError or FatalError."""
         # Until a new Service's address is routed somebody else may answer there, and would for as long as the
         # connection to it lives.
         status, body = await self._exchange(

@@ -8,7 +8,8 @@ import random
 from collections.abc import Callable, Sequence
 
 from nitro_actor.check_process import Record
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
+from nitro_actor.protocol.request import Request
 from nitro_learner.backends.base import LEFT_WORKING, ROLLOUT, Ack, RetryableError
 from nitro_learner.backends.http import HttpClient
 from nitro_learner.backends.places import PORT, Places
@@ -86,7 +87,7 @@ class KnativeBackend:
         """Take what the operator says of the actors; see Places.update."""
         self._places.update(granted, ready, addresses)
 
-    async def start(self) -> EnvironmentSpec:
+    async def start(self) -> DescribedEnvironment:
         """Wait until a pod answers. Raises RetryableError, with the last failure, after the time-out."""
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -111,14 +112,14 @@ class KnativeBackend:
                 return spec
             await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS))
 
-    async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
+    async def invoke(self, request: Request, timeout: float, *, priority: int = ROLLOUT) -> Ack:
         found_ready = self._places.free
         place = await self._places.acquire(priority)
         with contextlib.ExitStack() as room:
             room.callback(self._places.release, place)
             try:
                 waits = self._places.waits(place)
-                ack = await self._client.rollout(place.url, request, timeout, waits=waits)
+                ack = await self._client.rollout(place.url, request.encode(), timeout, waits=waits)
                 place.doubtful = False
                 return dataclasses.replace(ack, found_ready=found_ready)
             except asyncio.CancelledError:

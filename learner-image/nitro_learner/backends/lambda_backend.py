@@ -8,7 +8,7 @@ import logging
 import random
 
 from nitro_actor import parcel, wire
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import Request
 from nitro_api.rules import payload_rules
 from nitro_api.spec.lambda_backend import LambdaBackendSpec
@@ -118,7 +118,7 @@ class LambdaBackend:
         reserved = self._settings.reserved_concurrency
         self._capacity.set_limit(limit if reserved is None else min(limit, reserved))
 
-    async def start(self) -> EnvironmentSpec:
+    async def start(self) -> DescribedEnvironment:
         """Ask one sandbox for its environment.
 
         Raises BackendError where the function is no good, RetryableError where AWS does not let it answer.
@@ -139,16 +139,14 @@ class LambdaBackend:
                 log.info("the function is not ready: %s", error.message)
             await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS))
 
-    async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
+    async def invoke(self, request: Request, timeout: float, *, priority: int = ROLLOUT) -> Ack:
         await self._capacity.acquire(priority)
         try:
             credentials = await self._client.credentials(timeout)  # before a request that may be billed
             with answering(timeout):
-                # The payload carries the weights and the end state that a request otherwise only names.
-                asked = Request.decode(request) if self._cache else None
-                event = self._event(request, asked)
+                event = self._event(request)
                 invoked = await self._client.invoke(event, timeout + self.grace_seconds, credentials)
-                return self._ack(invoked, asked)
+                return self._ack(invoked, request)
         finally:
             self._capacity.release()
 
@@ -159,7 +157,7 @@ class LambdaBackend:
     async def close(self) -> None:
         await self._client.close()
 
-    async def _spec(self) -> EnvironmentSpec:
+    async def _spec(self) -> DescribedEnvironment:
         try:
             credentials = await self._client.credentials(_PROBE_SECONDS)
             invoked = await self._client.invoke(self._probe, _PROBE_SECONDS, credentials)
@@ -191,10 +189,14 @@ class LambdaBackend:
             )
         return spec
 
-    def _event(self, request: bytes, asked: Request | None) -> Payload:
-        """The event of a rollout. Raises FatalError where it is larger than Lambda takes."""
-        prefix = self._prefix(self._cache, asked.weights_key) if self._cache and asked else self._plain
-        event = Payload(prefix, b'"request":"' + base64.b64encode(request) + b'"}')
+    def _event(self, request: Request) -> Payload:
+        """The event of a rollout, with the weights where no Redis has them.
+
+        Raises:
+            FatalError: it is larger than Lambda takes.
+        """
+        prefix = self._prefix(self._cache, request.weights_key) if self._cache else self._plain
+        event = Payload(prefix, b'"request":"' + base64.b64encode(request.encode()) + b'"}')
         if event.size > payload_rules.LIMIT_BYTES:
             size = event.size // 4 * 3
             raise FatalError(
@@ -216,7 +218,7 @@ class LambdaBackend:
             self._prefixes[weights_key] = prefix
         return prefix
 
-    def _ack(self, invoked: Invoked, asked: Request | None) -> Ack:
+    def _ack(self, invoked: Invoked, request: Request) -> Ack:
         """The acknowledgement in an answer, after its fragment was put into the cache."""
         status, body, fragment, report = self._read(invoked)
         if status == 413:
@@ -230,8 +232,8 @@ class LambdaBackend:
                 raise read_failure(status, body, invoked.wall_seconds)
             ack = read_ack(body, invoked.wall_seconds)
             ack = dataclasses.replace(ack, found_ready=not ack.cold_start)
-            if self._cache is not None and asked is not None:
-                self._cache.put(asked.result_key, _fragment(fragment, invoked.wall_seconds))
+            if self._cache is not None:
+                self._cache.put(request.result_key, _fragment(fragment, invoked.wall_seconds))
         except RetryableError as error:
             if report is not None:
                 error.billed_seconds, error.estimated = report.billed_seconds, False

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from nitro_actor.processor import cores
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
+from nitro_actor.protocol.request import Request
 from nitro_api import JobSpec
 from nitro_learner.backends.actor_process import ActorProcess
 from nitro_learner.backends.base import (
@@ -75,7 +76,7 @@ class LocalBackend:
         self._idle: deque[ActorProcess] = deque()
         self._start_failures = 0
         self._output = ActorsLog(output)
-        self._starting: asyncio.Task[EnvironmentSpec] | None = None
+        self._starting: asyncio.Task[DescribedEnvironment] | None = None
         self._told: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -120,14 +121,14 @@ class LocalBackend:
         """Keep what the actors print in this file from now on."""
         self._output.begin(output)
 
-    async def start(self) -> EnvironmentSpec:
+    async def start(self) -> DescribedEnvironment:
         """Start Redis and the actors side by side. Raises BackendError with an actor's last words."""
         if self._starting is None:
             await self.begin()
         assert self._starting is not None
         return await self._starting
 
-    async def _start(self) -> EnvironmentSpec:
+    async def _start(self) -> DescribedEnvironment:
         try:
             await self._group.start()
             await self._redis.start()
@@ -147,14 +148,14 @@ class LocalBackend:
             await self.close()
             raise
 
-    async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
+    async def invoke(self, request: Request, timeout: float, *, priority: int = ROLLOUT) -> Ack:
         await self._capacity.acquire(priority)
         actor = self._idle.popleft()
         sound = False
         try:
             if not actor.alive:
                 await self._revive(actor)
-            ack = await self.client.rollout(actor.url, request, timeout)
+            ack = await self.client.rollout(actor.url, request.encode(), timeout)
             sound = actor.proven = True
             return ack
         except RetryableError as error:

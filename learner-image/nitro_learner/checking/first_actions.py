@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 
 from nitro_actor.protocol.agents import AGENT
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.rescaling import bounds_finite
 
 _REACH = 2.0
@@ -22,7 +22,7 @@ _LEAST_INSIDE = 0.1
 """Share of the first actions that lies between the bounds. Of -0.4 to 0.4, Humanoid's, it is 0.31."""
 
 
-def warnings(environment: EnvironmentSpec) -> list[str]:
+def warnings(environment: DescribedEnvironment) -> list[str]:
     """A warning for each class of agents whose first policy hardly reaches the bounds of its actions, or lies
     beyond them nearly always.
 

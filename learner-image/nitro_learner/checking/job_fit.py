@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_learner.checking import first_actions, lost_digits, stateful_wrappers
 
 
-def warnings(environment: EnvironmentSpec, spec: JobSpec, *, new: bool = True) -> list[str]:
+def warnings(environment: DescribedEnvironment, spec: JobSpec, *, new: bool = True) -> list[str]:
     """Warnings, each a sentence that begins with the field that they concern.
 
     Args:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from nitro_actor.protocol.agents import AGENT
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.wire import EXACT_IN_FLOAT32
 
 
-def warnings(environment: EnvironmentSpec) -> list[str]:
+def warnings(environment: DescribedEnvironment) -> list[str]:
     """A warning for each class of agents whose observations may lose digits.
 
     Args:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nitro_actor.check_process import GRACE_SECONDS, Record
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 
 NOTHING_YET = "all of it"
 """The part of a check that ended before the environment was built."""
@@ -37,7 +37,7 @@ class Report:
         ended: whether nothing more will be found.
     """
 
-    environment: EnvironmentSpec | None = None
+    environment: DescribedEnvironment | None = None
     error: str = ""
     faults: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -120,7 +120,7 @@ def read(lines: Iterable[str], ending: str = NO_TIME) -> Report:
         if not isinstance(told, dict):
             continue
         if "environment" in told:
-            report.environment = EnvironmentSpec.from_json(told["environment"])
+            report.environment = DescribedEnvironment.from_json(told["environment"])
         elif "error" in told:
             report.error, report.ended = told["error"], True
         elif "parts" in told:

@@ -7,7 +7,7 @@ without it.
 
 from __future__ import annotations
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 
 _SETTINGS = {
@@ -17,7 +17,7 @@ _SETTINGS = {
 """What does the same in the learner: a field of the hyperparameters, and its attribute."""
 
 
-def warnings(environment: EnvironmentSpec, spec: JobSpec) -> list[str]:
+def warnings(environment: DescribedEnvironment, spec: JobSpec) -> list[str]:
     """A warning for each such wrapper.
 
     Args:

@@ -20,8 +20,8 @@ class NoCheckpointError(CheckpointError):
 def without_best(run: str) -> NoCheckpointError:
     """The error of a run that has no best policy."""
     return NoCheckpointError(
-        f"{run}: no checkpoints/{BEST} in it: the run was not evaluated yet (spec.evaluation.everyRounds), "
-        "or by an earlier version. Ask for the newest checkpoint, which is the default."
+        f"{run}: no checkpoints/{BEST} in it: the run was not evaluated yet (spec.evaluation.everyRounds). "
+        "Ask for the newest checkpoint, which is the default."
     )
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_tensors
 
-from nitro_learner.checkpoints import attachments, files
+from nitro_learner.checkpoints import attachments, files, migrations
 from nitro_learner.checkpoints.attachments import Attachment
 from nitro_learner.checkpoints.files import BEST, CheckpointError, NoCheckpointError
 
@@ -31,7 +31,6 @@ __all__ = ["Checkpoint", "CheckpointError", "CheckpointStore", "NoCheckpointErro
 
 logger = logging.getLogger(__name__)
 
-SCHEMA = 1
 _NAME = re.compile(r"round-(\d{6,})\.safetensors")
 # Markers for types that JSON does not have. A user's dictionary cannot clash: the state's keys are ours.
 _TENSOR, _ARRAY, _TUPLE, _ITEMS = "$tensor", "$array", "$tuple", "$items"
@@ -160,7 +159,7 @@ def load(path: Path, *, attached: bool = True, only: Collection[str] | None = No
             are read without torch.
 
     Raises:
-        CheckpointError: a file is missing, cut, altered, or of another schema.
+        CheckpointError: a file is missing, cut, altered, or of a version that cannot be read.
     """
     try:
         with safe_open(path, framework="np") as file:
@@ -172,14 +171,10 @@ def load(path: Path, *, attached: bool = True, only: Collection[str] | None = No
         raise CheckpointError(f"{path}: the checkpoint is damaged or cannot be read ({error}).") from error
     if digest != _digest(meta, tensors):
         raise CheckpointError(f"{path}: the checkpoint is damaged (its digest does not match).")
-    if meta["schema"] != SCHEMA:
-        raise CheckpointError(
-            f"{path}: the checkpoint has schema {meta['schema']}, this version reads {SCHEMA}."
-        )
     folder = path.parent / attachments.FOLDER if attached else None
     wanted = {name: part for name, part in meta["state"].items() if only is None or name in only}
     state: dict[str, Any] = _unflatten(wanted, tensors, folder)
-    return Checkpoint(meta["round"], state, path)
+    return Checkpoint(meta["round"], migrations.migrated(path, meta.get("schema"), state), path)
 
 
 def pack(round: int, state: Mapping[str, Any]) -> bytes:
@@ -193,7 +188,11 @@ def pack(round: int, state: Mapping[str, Any]) -> bytes:
         TypeError: for any other type, with the path of the value.
     """
     tensors: dict[str, np.ndarray] = {}
-    meta: dict[str, Any] = {"schema": SCHEMA, "round": round, "state": _flatten(state, "", tensors)}
+    meta: dict[str, Any] = {
+        "schema": migrations.VERSION,
+        "round": round,
+        "state": _flatten(state, "", tensors),
+    }
     meta["digest"] = _digest(meta, tensors)
     return bytes(save_tensors(tensors, {"nitro": _canonical(meta)}))
 

@@ -175,13 +175,11 @@ def _keep_end(bucket: RunBucket, opened: OpenRun, outcome: Outcome, reporter: St
 
 def _announce(opened: OpenRun, reporter: StatusReporter) -> None:
     """Report at once where the run goes on, and with how many actors."""
-    from nitro_learner.algorithms.policy_set import saved_policies
-
     spec, checkpoint = opened.job.spec, opened.checkpoint
     if checkpoint is None:
         reporter.starting(spec, round=0, version=0, actors=spec.scaling.initial_actors)
         return
-    version, actors = saved_policies(checkpoint.state)["version"], checkpoint.state["training"]["actors"]
+    version, actors = checkpoint.state["policies"]["version"], checkpoint.state["training"]["actors"]
     reporter.starting(spec, round=checkpoint.round, version=version, actors=actors)
 
 

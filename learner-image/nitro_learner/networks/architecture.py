@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nitro_actor.actions import action_space
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_api.spec.network import ImageTooSmall, image_sizes
 from nitro_learner.networks.images import Image
@@ -15,7 +15,7 @@ class NetworkMisfit(Exception):  # noqa: N818
     """The environment's observations do not fit the job's network; the message says what to change."""
 
 
-def arguments(spec: JobSpec, environment: EnvironmentSpec) -> dict[str, Any]:
+def arguments(spec: JobSpec, environment: DescribedEnvironment) -> dict[str, Any]:
     """The arguments of `ActorCritic`, without initialisation and device.
 
     Args:
@@ -56,7 +56,7 @@ def _image(spec: JobSpec, shape: Sequence[int]) -> Image:
     return image
 
 
-def description(spec: JobSpec, environment: EnvironmentSpec) -> dict[str, Any]:
+def description(spec: JobSpec, environment: DescribedEnvironment) -> dict[str, Any]:
     """The weights container's `network`, from which actors build theirs."""
     network = spec.network
     described: dict[str, Any] = {

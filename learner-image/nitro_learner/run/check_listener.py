@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, Self
 
 from nitro_actor.check_process import Record
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_learner.backends.base import BackendError
 from nitro_learner.checking import job_fit
@@ -108,7 +108,7 @@ class CheckListener(Listener):
         new: bool,
         told: Callable[[Report], None] = lambda _: None,
     ) -> None:
-        self.environment: Callable[[], EnvironmentSpec | None] = lambda: None
+        self.environment: Callable[[], DescribedEnvironment | None] = lambda: None
         self._new = new
         self._check = check
         self._spec = spec

@@ -23,7 +23,7 @@ from nitro_learner.run.source import Start, begin_with, take_run
 from nitro_learner.run.tracking.availability import check_installed
 from nitro_learner.scalers.agent import AgentError, ScalingAgent
 from nitro_learner.scalers.minionsrl import load_agent
-from nitro_learner.training.adoption import Source
+from nitro_learner.training.builder import Sitting
 from nitro_learner.training.compute import device_name
 from nitro_learner.training.costs import ActorWork
 from nitro_learner.training.round_report import Outcome
@@ -37,27 +37,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class OpenRun:
+@dataclass(frozen=True, kw_only=True)
+class OpenRun(Sitting):
     """A run folder ready to train in.
 
     Attributes:
-        id: the run's identity, kept over resumes.
-        checkpoint: where to go on from; None = from the start.
-        source: another run, with whose policies the start begins.
-        history: rows of metrics.csv up to the checkpoint.
         ended: progress of a run that has ended under the job's stop conditions, with its last evaluation;
             None for a run that has more to do.
     """
 
     folder: RunDir
-    job: NitroTrainingJob
-    id: str
-    checkpoints: CheckpointStore
-    checkpoint: Checkpoint | None
-    history: list[dict[str, float | None]]
     ended: Progress | None = None
-    source: Source | None = None
 
 
 def open_run(
@@ -127,7 +117,16 @@ def open_run(
     if ended is None:
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.write_text(folder.job, job.to_yaml())
-    return OpenRun(folder, job, run_id or secrets.token_hex(4), store, checkpoint, history, ended, begin)
+    return OpenRun(
+        job,
+        run_id or secrets.token_hex(4),
+        store,
+        checkpoint,
+        history,
+        begin,
+        folder=folder,
+        ended=ended,
+    )
 
 
 def _check_start_over(folder: RunDir) -> None:
@@ -285,8 +284,8 @@ def _pretraining(run: OpenRun) -> dict[str, Any] | None:
     spent: dict[str, Any] | None = None
     with contextlib.suppress(CheckpointError):
         checkpoint = run.checkpoints.latest()
-        spent = checkpoint.state["scaler"].get("spent") if checkpoint else None
-    if spent is None:  # no round was learned from, or the checkpoint is an older version's
+        spent = checkpoint.state["scaler"]["spent"] if checkpoint else None
+    if spent is None:  # no round was learned from
         with contextlib.suppress(AgentError):
             spent = asdict(ScalingAgent.load(Path(str(run.job.spec.scaling.agent))).spent)
     return spent

@@ -96,13 +96,9 @@ async def train(
             open_ledger(folder) as ledger,
         ):
             trainer = Trainer(
-                run.job,
+                run,
                 backend,
-                run=run.id,
-                checkpoints=run.checkpoints,
-                checkpoint=run.checkpoint,
-                source=run.source,
-                meter=Meter(
+                Meter(
                     ledger,
                     run.job.spec.pricing,
                     pods,
@@ -112,7 +108,6 @@ async def train(
                     run.job.metadata.uid,
                 ),
                 listeners=[*files, *listeners, board, last, trackers, checking],
-                history=run.history,
                 limits=limits,
             )
             controlled(trainer)

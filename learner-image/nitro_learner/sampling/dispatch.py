@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import Request
 from nitro_actor.protocol.state import bare
-from nitro_learner.backends.base import EVALUATION, ROLLOUT, ActorBackend
+from nitro_learner.backends.base import EVALUATION, ROLLOUT, Ack, ActorBackend
 from nitro_learner.backends.troubles import causes, evidence
 from nitro_learner.cache.base import Cache
 from nitro_learner.data.batch import Fragment
@@ -38,6 +38,9 @@ both are over, the deadline has passed and what the list held is asked for again
 
 Nobody reads what an actor adds after its round has ended. Such fragments fill Redis until they expire.
 """
+
+_CACHE_WAIT_SECONDS = 15.0
+"""How long a request waits for a cache that its actor could not reach."""
 
 Fanout = TaskGroup[Fragment]
 """The slots of a round or evaluation."""
@@ -67,7 +70,7 @@ class Dispatcher:
         self,
         backend: ActorBackend,
         cache: Cache,
-        environment: EnvironmentSpec,
+        environment: DescribedEnvironment,
         *,
         envs: int,
         optional_tensors: Iterable[str],
@@ -81,7 +84,9 @@ class Dispatcher:
         ``memory`` is the numbers that the policies remember.
         ``deadline_seconds`` None means max(``timeout_seconds`` + the backend's grace, 3 x median round).
         """
+        self._backend = backend
         self._cache = cache
+        self._timeout = timeout_seconds
         self._environment = environment
         self._envs = envs
         self._optional_tensors = frozenset(optional_tensors)
@@ -233,9 +238,9 @@ class Dispatcher:
     ) -> Fanout:
         weights_key = self._cache.weights_key(expect.weights_version)
 
-        def build(slot: int, attempt: int) -> bytes:
+        async def ask(slot: int, attempt: int) -> Ack:
             asked = expect.slots[slot]
-            return Request(
+            request = Request(
                 kind=expect.kind,
                 run=expect.run,
                 round=expect.round,
@@ -252,7 +257,8 @@ class Dispatcher:
                 max_steps=max_steps,
                 kwargs=expect.kwargs,
                 state=bare(state(slot)),
-            ).encode()
+            )
+            return await self._backend.invoke(request, self._timeout, priority=priority)
 
         def decode(message: bytes) -> tuple[int, Fragment]:
             try:
@@ -262,10 +268,13 @@ class Dispatcher:
                 raise ResultRefused(refusal.reason, str(refusal), **known) from refusal
             return fragment.slot, fragment
 
-        async def restore() -> None:
-            await self._cache.restore_weights(expect.weights_version)
+        async def recover(reason: str) -> None:
+            if reason == "redis_unreachable":
+                await self._cache.wait_reachable(_CACHE_WAIT_SECONDS)
+            if reason in ("redis_unreachable", "weights_missing"):
+                await self._cache.restore_weights(expect.weights_version)
 
-        return self._pool.open(Work(key, build, decode, restore, priority), on_task_done=on_slot_done)
+        return self._pool.open(Work(key, ask, decode, recover), on_task_done=on_slot_done)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from nitro_actor import wire
 from nitro_actor.protocol import state
 from nitro_actor.protocol.agents import AgentClass
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fields import MetadataError
 from nitro_actor.protocol.fragment import (
     INFO_METRICS,
@@ -70,7 +70,7 @@ class Expectation:
     run: str
     round: int
     weights_version: int
-    environment: EnvironmentSpec
+    environment: DescribedEnvironment
     steps: int = 0
     envs: int = 0
     optional_tensors: frozenset[str] = frozenset()

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import FieldError, JobInvalid, JobSpec, load_job, resolve
 from nitro_api.errors import ABSENT
 from nitro_learner.algorithms.ppo.learning import Ppo
@@ -125,7 +125,7 @@ class ScalingAgent:
         self.episodes = 0
         observation = {"shape": [FEATURES], "dtype": "float32"}
         action = {"kind": "discrete", "n": most - fewest + 1}
-        place = EnvironmentSpec.from_json({"observation": observation, "action": action})
+        place = DescribedEnvironment.from_json({"observation": observation, "action": action})
         self._ppo = Ppo(_spec(seed), place)
 
     def actors(self, index: int) -> int:

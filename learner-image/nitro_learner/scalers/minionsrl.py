@@ -45,7 +45,7 @@ class MinionsRLScaler(Scaler):
         return Decision(self.agent.best(features(outcome, self._budget)))
 
     def state_dict(self) -> dict[str, Any]:
-        """The agent, and the cost of its pre-training (None from an older checkpoint). So a resumed run keeps
+        """The agent, and the cost of its pre-training. So a resumed run keeps
         the agent that it began with, even if the file has changed."""
         return {"agent": self.agent.state_dict(), "spent": self._spent}
 
@@ -53,7 +53,7 @@ class MinionsRLScaler(Scaler):
         fewest, most = self.scaling.min_actors, self.scaling.max_actors
         agent = ScalingAgent(fewest, most, task={}, seed=self.seed)
         agent.load_state_dict(state["agent"])
-        self._agent, self._spent = agent, state.get("spent", self._spent)
+        self._agent, self._spent = agent, state["spent"]
 
 
 def load_agent(scaling: Scaling) -> ScalingAgent:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import FieldError, JobInvalid, JobSpec
 from nitro_learner.checking import job_fit
 from nitro_learner.run.check_listener import begin
@@ -88,7 +88,7 @@ def own_pods(spec: JobSpec) -> bool:
     return bool(actor.image or actor.volumes or actor.env or own_function)
 
 
-def _fit(spec: JobSpec, environment: EnvironmentSpec) -> None:
+def _fit(spec: JobSpec, environment: DescribedEnvironment) -> None:
     """Raise JobInvalid where the job does not fit the environment."""
     from nitro_learner.algorithms import fits  # needs numpy, which takes long to load
 

@@ -20,7 +20,7 @@ from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env
 from nitro_actor.policy import ClassPolicies, Policies
 from nitro_actor.protocol.agents import AGENT
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_actor.stacking import join
 from nitro_api import JobSpec
@@ -58,7 +58,7 @@ def film(
     """
     seed = evaluation_seed(spec.seed, checkpoint.round, LATER_SLOT)
     environment = make_env(config_of(spec, 1))
-    policies = policies_of(spec, checkpoint, EnvironmentSpec.from_json(environment.spec.to_json()))
+    policies = policies_of(spec, checkpoint, DescribedEnvironment.from_json(environment.spec.to_json()))
     with contextlib.ExitStack() as stack:
         stack.callback(environment.close)
         container = WeightsContainer("", policies.version, policies.weights(), policies.agents)

@@ -14,16 +14,15 @@ from numpy.typing import NDArray
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
 from nitro_actor.play import play_of
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api import JobSpec
 from nitro_learner.algorithms import registry
-from nitro_learner.algorithms.policy_set import PolicySet, saved_policies
+from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.checkpoints.store import Checkpoint
 from nitro_learner.sampling.evaluation import MAX_STEPS
 from nitro_learner.sampling.plans import sums_of_classes
 from nitro_learner.sampling.seeds import evaluation_seed
-from nitro_learner.training.adoption import check_masks
 
 # The slot of evaluations after training: their episodes must differ from those of evaluations in training.
 LATER_SLOT = 1_000_000
@@ -65,7 +64,7 @@ def play(spec: JobSpec, checkpoint: Checkpoint, episodes: int) -> Played:
     """
     environment = make_env(config_of(spec, min(episodes, spec.environment.envs_per_actor)))
     try:
-        described = EnvironmentSpec.from_json(environment.spec.to_json())
+        described = DescribedEnvironment.from_json(environment.spec.to_json())
         policies = policies_of(spec, checkpoint, described)
         game = play_of(environment)
         seed = evaluation_seed(spec.seed, checkpoint.round, LATER_SLOT)
@@ -84,8 +83,7 @@ def config_of(spec: JobSpec, count: int) -> EnvironmentConfig:
     return EnvironmentConfig.from_json(json.dumps(spec.environment.to_actor() | {"envs": count}))
 
 
-def policies_of(spec: JobSpec, checkpoint: Checkpoint, environment: EnvironmentSpec) -> PolicySet:
+def policies_of(spec: JobSpec, checkpoint: Checkpoint, environment: DescribedEnvironment) -> PolicySet:
     policies = registry.make_policies(spec, environment)
-    check_masks(checkpoint.state, environment, goes_on=False)
-    policies.load_state_dict(saved_policies(checkpoint.state))
+    policies.load_state_dict(checkpoint.state["policies"])
     return policies

@@ -8,6 +8,7 @@ only costs more.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import statistics
@@ -28,6 +29,7 @@ from nitro_learner.backends.local import LocalBackend
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.fragments import end_state
 from nitro_learner.sampling.plans import RoundPlan, State
+from nitro_learner.sampling.sampler import Sampler
 
 CORE_MIB = 1769
 """Memory at which Lambda gives one full core."""
@@ -91,29 +93,15 @@ async def measure(spec: JobSpec) -> Measured:
         BackendError: the environment does not work.
     """
     began = time.monotonic()
-    backend = LocalBackend(spec, _RUN)
-    try:
+    spec = spec.model_copy(update={"actor": spec.actor.model_copy(update={"round_deadline_seconds": None})})
+    async with contextlib.AsyncExitStack() as stack:
+        backend = LocalBackend(spec, _RUN)
+        stack.push_async_callback(backend.close)
         environment = await backend.start()
         start_seconds = time.monotonic() - began
-        cache = backend.open_cache(_RUN)
-        await cache.publish_weights(0, registry.make_policies(spec, environment).encode(_RUN))
-        work = Dispatcher(
-            backend,
-            cache,
-            environment,
-            envs=spec.environment.envs_per_actor,
-            optional_tensors=spec.algorithm.tensors,
-            memory=spec.network.memory_size,
-            timeout_seconds=spec.actor.timeout_seconds,
-            deadline_seconds=None,
-        )
-        try:
-            return await _sample(work, backend, spec, start_seconds)
-        finally:
-            await work.close()
-            await cache.close()
-    finally:
-        await backend.close()
+        sampler = Sampler.open(stack, spec, _RUN, backend, environment)
+        await sampler.cache.publish_weights(0, registry.make_policies(spec, environment).encode(_RUN))
+        return await _sample(sampler.dispatcher, backend, spec, start_seconds)
 
 
 async def _sample(work: Dispatcher, backend: LocalBackend, spec: JobSpec, start_seconds: float) -> Measured:

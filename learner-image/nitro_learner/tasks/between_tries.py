@@ -3,13 +3,12 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nitro_learner.cache.base import Cache, CacheError
 from nitro_learner.tasks.task import Task
 
-_CACHE_WAIT_SECONDS = 15.0
 _LOOK_SECONDS = 1.0
 _BACKOFF_SECONDS = 0.2
 _BACKOFF_CAP_SECONDS = 5.0
@@ -23,14 +22,6 @@ async def pause_after(failures: int) -> None:
     if failures:
         ceiling = min(_BACKOFF_CAP_SECONDS, _BACKOFF_SECONDS * 2 ** min(failures, _MOST_DOUBLINGS))
         await asyncio.sleep(random.uniform(0, ceiling))
-
-
-async def recover(reason: str, cache: Cache, restore: Callable[[], Awaitable[None]]) -> None:
-    """Repair what made a task fail, as far as that is possible here. Raises CacheError."""
-    if reason == "redis_unreachable":
-        await cache.wait_reachable(_CACHE_WAIT_SECONDS)
-    if reason in ("redis_unreachable", "weights_missing"):
-        await restore()
 
 
 async def wait_for_worker(task: Task[Any], cache: Cache, key: str, bill: Callable[[float], None]) -> None:

@@ -11,9 +11,9 @@ from typing import Generic
 from nitro_learner.backends.base import LEFT_WORKING, AbandonedError, RetryableError
 from nitro_learner.backends.troubles import Trouble
 from nitro_learner.cache.base import Cache, CacheError, CacheUnreachable
-from nitro_learner.tasks.between_tries import cancel, pause_after, recover, wait_for_worker
+from nitro_learner.tasks.between_tries import cancel, pause_after, wait_for_worker
 from nitro_learner.tasks.counts import Counts
-from nitro_learner.tasks.task import ResultRefused, T, Task, Work, Workers
+from nitro_learner.tasks.task import ResultRefused, T, Task, Work
 
 MAX_TRIES = 5
 """Invocations of one task within one deadline."""
@@ -41,7 +41,6 @@ class TaskGroup(Generic[T]):
 
     def __init__(
         self,
-        workers: Workers,
         cache: Cache,
         work: Work[T],
         *,
@@ -49,7 +48,6 @@ class TaskGroup(Generic[T]):
         noun: str,
         on_task_done: Callable[[Task[T]], None],
     ) -> None:
-        self._workers = workers
         self._cache = cache
         self._work = work
         self._timeout = timeout
@@ -167,7 +165,7 @@ class TaskGroup(Generic[T]):
                 self._note(task, error.reason, Trouble.of(error))
                 task.left_working = error.reason in LEFT_WORKING
                 try:
-                    await recover(error.reason, self._cache, self._work.restore)
+                    await self._work.recover(error.reason)
                 except CacheError:
                     self.counts.retries["cache"] += 1
                 continue
@@ -181,8 +179,7 @@ class TaskGroup(Generic[T]):
     async def _invoke(self, task: Task[T], attempt: int) -> None:
         """Run one request and bill it."""
         try:
-            request = self._work.encode(task.index, attempt)
-            ack = await self._workers.invoke(request, self._timeout, priority=self._work.priority)
+            ack = await self._work.ask(task.index, attempt)
         except AbandonedError as abandoned:  # it runs on, and its time is unknown: the answer is lost
             task.left_working = True
             self.counts.bill(min(abandoned.seconds, self._timeout), estimated=True)

@@ -17,7 +17,7 @@ class TaskPool:
     """Run tasks on workers, whatever they compute: see Work::
 
     pool = TaskPool(backend, cache, timeout_seconds=60.0, deadline_seconds=None, noun="slots")
-    group = pool.open(Work(key, encode, decode, restore, priority))
+    group = pool.open(Work(key, ask, decode, recover))
     group.submit(range(8))
     await pool.settle(group, started)
     results, stats = group.results(), pool.stats(group, started)
@@ -65,7 +65,6 @@ class TaskPool:
     ) -> TaskGroup[T]:
         """Begin a group; `close` ends it."""
         group = TaskGroup(
-            self._workers,
             self._cache,
             work,
             timeout=self._timeout,

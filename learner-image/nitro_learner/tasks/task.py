@@ -53,7 +53,7 @@ class Answer(Protocol):
 
 
 class Workers(Protocol):
-    """Where tasks are worked on, with its capacity. An ActorBackend is one."""
+    """The capacity of where tasks are worked on. An ActorBackend has it."""
 
     @property
     def limit(self) -> int:
@@ -67,9 +67,6 @@ class Workers(Protocol):
     def grace_seconds(self) -> float:
         """How long after its time-out a request may still be answered."""
 
-    async def invoke(self, request: bytes, timeout: float, *, priority: int) -> Answer:
-        """Run one request, which stores its result in the cache. Raises RetryableError or FatalError."""
-
 
 @dataclass(frozen=True)
 class Work(Generic[T]):
@@ -77,18 +74,18 @@ class Work(Generic[T]):
 
     Attributes:
         key: the list in the cache that the results come to.
-        encode: from a task's index and the number of its attempt to the request.
+        ask: has a worker try a task, by the task's index and the number of its attempt. The worker stores the
+            result in the cache. Raises RetryableError or FatalError.
         decode: from a message of the list to the task's index and its result, which is never None. Raises
             ResultRefused.
-        restore: stores again, in the cache, what the requests refer to. Raises CacheError.
-        priority: of the requests; the lowest number goes first.
+        recover: repairs what made a task fail for a reason, as far as that is possible here. Raises
+            CacheError.
     """
 
     key: str
-    encode: Callable[[int, int], bytes]
+    ask: Callable[[int, int], Awaitable[Answer]]
     decode: Callable[[bytes], tuple[int, T]]
-    restore: Callable[[], Awaitable[None]]
-    priority: int
+    recover: Callable[[str], Awaitable[None]]
 
 
 class Task(Generic[T]):

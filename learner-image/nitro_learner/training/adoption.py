@@ -1,5 +1,4 @@
-"""Whether the policies of a checkpoint fit a run: one that goes on, or one that begins with those of another
-run (spec.resumeFrom, or `nitro train --from`)."""
+"""A run that begins with the policies of another one (spec.resumeFrom, or `nitro train --from`)."""
 
 from __future__ import annotations
 
@@ -7,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import FieldError, JobInvalid
 from nitro_api.errors import ABSENT
 from nitro_api.rules.resume_rules import unequal
-from nitro_learner.algorithms.policy_set import PolicySet, saved_policies
+from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.training.sharing import Sharing
 
 RESUME_FROM = "spec.resumeFrom"
@@ -32,7 +31,7 @@ class Source:
     round: int
 
 
-def adopt(source: Source, policies: PolicySet, sharing: Sharing, environment: EnvironmentSpec) -> None:
+def adopt(source: Source, policies: PolicySet, sharing: Sharing, environment: DescribedEnvironment) -> None:
     """Begin with what another run's policies have learned, and with its groups of agents.
 
     Args:
@@ -45,49 +44,17 @@ def adopt(source: Source, policies: PolicySet, sharing: Sharing, environment: En
         JobInvalid: the state is of other spaces, networks or algorithms.
     """
     here = spaces_of(environment)
-    there = source.state.get("spaces", here)  # checkpoints before version 0.2 have none
+    there = source.state["spaces"]
     differing = [
         f"{name} are {there.get(name)!r} there and {here.get(name)!r} here" for name in unequal(there, here)
     ]
     if differing:
         raise misfit(source.named, differing)
     try:
-        policies.adopt(saved_policies(source.state))
-        sharing.adopt(source.state.get("sharing", {}))
+        policies.adopt(source.state["policies"])
+        sharing.adopt(source.state["sharing"])
     except ValueError as error:
         raise misfit(source.named, [str(error)]) from error
-
-
-def check_masks(saved: Mapping[str, Any], environment: EnvironmentSpec, *, goes_on: bool) -> None:
-    """Refuse a checkpoint of a release that did not know the masks of an environment of one agent.
-
-    Args:
-        saved: the checkpoint's state.
-        environment: of the actors.
-        goes_on: whether the run goes on from it. To play, its policy only has to see the same observations.
-
-    Raises:
-        JobInvalid: it is such a checkpoint.
-    """
-    told = saved.get("played", {}).get("environment")  # release 0.1 has none
-    before = EnvironmentSpec.from_json(told) if told else environment
-    if before.several or environment.several:
-        return
-    if before.one.action.get("masked") or not environment.one.action.get("masked"):
-        return
-    there, here = (spec.one.observation["shape"] for spec in (before, environment))
-    if there == here and not goes_on:
-        return
-    seen = (
-        ""
-        if there == here
-        else f" Its policy saw the mask as a part of {there} numbers, of which {here} are left."
-    )
-    message = (
-        "tells which actions are allowed, and the release that wrote this checkpoint did not mask them."
-        f"{seen} The run cannot go on from it: train the job anew"
-    )
-    raise JobInvalid([FieldError("spec.environment", ABSENT, message)])
 
 
 def misfit(named: str, differing: list[str]) -> JobInvalid:
@@ -98,7 +65,7 @@ def misfit(named: str, differing: list[str]) -> JobInvalid:
     return JobInvalid([FieldError(named, ABSENT, message)])
 
 
-def spaces_of(environment: EnvironmentSpec) -> dict[str, Any]:
+def spaces_of(environment: DescribedEnvironment) -> dict[str, Any]:
     """What agents see and do, by words: shapes of observations, and numbers or sizes of actions."""
     found: dict[str, Any] = {}
     for one in environment.classes:

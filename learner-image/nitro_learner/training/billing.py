@@ -26,7 +26,7 @@ class Billing:
     """
 
     def __init__(self, meter: Meter, dispatcher: Dispatcher, backend: ActorBackend) -> None:
-        self._meter = meter
+        self.meter = meter
         self._dispatcher = dispatcher
         self._backend = backend
         self._paid_at = time.monotonic()
@@ -49,7 +49,7 @@ class Billing:
         billed = [each for part in parts for each in part.billed_seconds] + self._backend.take_bills()
         guessed = sum(part.estimated for part in parts)
         self._paid_at = time.monotonic()
-        return self._meter.round(round, seconds, billed, actors, guessed, at_once=self._backend.limit)
+        return self.meter.round(round, seconds, billed, actors, guessed, at_once=self._backend.limit)
 
     def rest(self, played: EvaluationResult | None = None) -> None:
         """Bill the seconds since the last payment, and an evaluation, outside of rounds. Raises OSError,

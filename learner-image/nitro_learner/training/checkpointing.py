@@ -8,11 +8,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from nitro_actor.protocol.environment import EnvironmentSpec
-from nitro_learner.algorithms.policy_set import saved_policies
 from nitro_learner.checkpoints.attachments import without_attachments
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointStore
-from nitro_learner.training.adoption import check_masks
 from nitro_learner.training.round_report import Listener
 
 logger = logging.getLogger(__name__)
@@ -68,21 +65,10 @@ class Checkpointing:
         self._candidate: tuple[int, dict[str, Any]] | None = None
         self._best: float | None = None
 
-    def restore(self, checkpoint: Checkpoint, environment: EnvironmentSpec) -> None:
-        """Continue all parts from a checkpoint.
-
-        Args:
-            checkpoint: of this run.
-            environment: of the actors.
-
-        Raises:
-            JobInvalid: the checkpoint is of a release that did not know the environment's action masks.
-        """
-        check_masks(checkpoint.state, environment, goes_on=True)
-        # Checkpoints before version 0.2 have no sharing, and another form of the policies.
-        state = {"sharing": {}} | checkpoint.state | {"policies": saved_policies(checkpoint.state)}
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Continue all parts from a checkpoint of this run."""
         for name, part in self._parts.items():
-            part.load_state_dict(state[name])
+            part.load_state_dict(checkpoint.state[name])
         self._saved_round = checkpoint.round
         self._best = checkpoint.state["training"].get("best_evaluation")
         file = self._store.best()

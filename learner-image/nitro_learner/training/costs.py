@@ -208,7 +208,7 @@ class Meter:
 
 
 def metered(ledger: Ledger, job: str | None = None) -> PodUse:
-    """What a ledger's entries have paid of a job's pods. Older versions wrote down no CPU and no job."""
+    """What a ledger's entries have paid of a job's pods."""
     own = [entry.details for entry in ledger.entries if _of(entry, job)]
     parts = [each.get("roundVCPUSeconds") or {} for each in own]
     totals = {state: math.fsum(float(part.get(state, 0.0)) for part in parts) for state in STATES}

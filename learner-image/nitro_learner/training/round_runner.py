@@ -20,17 +20,15 @@ from nitro_api import JobSpec
 from nitro_api.spec.stop import Stop
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.policy_set import PolicySet
-from nitro_learner.backends.base import ActorBackend
-from nitro_learner.cache.base import Cache, CacheUnreachable
+from nitro_learner.cache.base import CacheUnreachable
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling import evaluation
-from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import EvaluationResult, RoundPlan, RoundResult
+from nitro_learner.sampling.sampler import Sampler
 from nitro_learner.training import eta
 from nitro_learner.training.billing import Billing
 from nitro_learner.training.checkpointing import Checkpointing
 from nitro_learner.training.compute import Compute
-from nitro_learner.training.costs import Meter
 from nitro_learner.training.drafting import draft, info_columns
 from nitro_learner.training.evaluations import Evaluations
 from nitro_learner.training.needs import Needs
@@ -47,6 +45,23 @@ _CACHE_SECONDS = 30.0
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Learner:
+    """What learns.
+
+    Attributes:
+        policies: with their learners.
+        sharing: which agents share policies.
+        feed: gives the algorithm its fragments.
+        compute: the threads in which the learner computes.
+    """
+
+    policies: PolicySet
+    sharing: Sharing
+    feed: Feed
+    compute: Compute
+
+
 @dataclass(kw_only=True)
 class RoundRunner:
     """Run the rounds of a training.
@@ -57,18 +72,12 @@ class RoundRunner:
     Attributes:
         spec: of the resolved job.
         run_id: identity of the run.
-        backend: where actors run.
-        cache: carries the weights to them.
-        dispatcher: has them work.
-        compute: the threads in which the learner computes.
-        policies: what learns.
-        sharing: which agents share policies.
-        feed: gives the algorithm its fragments.
+        sampler: the actors at work.
+        learner: what learns from their fragments.
         scoring: decides the number of actors.
         evaluations: of the published weights.
         checkpointing: saves the state.
         state: of the run, after its last whole round.
-        meter: knows the actors' work.
         billing: pays for the rounds.
         needs: tells which actors are needed when.
         listeners: receive the run's events.
@@ -77,18 +86,12 @@ class RoundRunner:
 
     spec: JobSpec
     run_id: str
-    backend: ActorBackend
-    cache: Cache
-    dispatcher: Dispatcher
-    compute: Compute
-    policies: PolicySet
-    sharing: Sharing
-    feed: Feed
+    sampler: Sampler
+    learner: Learner
     scoring: Scoring
     evaluations: Evaluations
     checkpointing: Checkpointing
     state: TrainingState
-    meter: Meter
     billing: Billing
     needs: Needs
     listeners: Sequence[Listener]
@@ -104,7 +107,7 @@ class RoundRunner:
     def can_conclude(self) -> bool:
         """Whether the state after the last whole round is still there: nothing was learned since then, or it
         was saved or kept."""
-        return self.compute.updates == self._updates or self.checkpointing.has(self.state.round)
+        return self.learner.compute.updates == self._updates or self.checkpointing.has(self.state.round)
 
     async def run(self, limits: Stop) -> None:
         """Train one round.
@@ -119,14 +122,14 @@ class RoundRunner:
         await self._regroup()
         state, spec = self.state, self.spec
         number, stages = state.round + 1, self._stages
-        self.policies.begin_round(number, limits.rounds)
+        self.learner.policies.begin_round(number, limits.rounds)
         if not self._measured:
             self._measured.append(self._progress())
         plan = RoundPlan(
             run=self.run_id,
             seed=spec.seed,
             round=number,
-            weights_version=self.policies.version,
+            weights_version=self.learner.policies.version,
             steps=spec.environment.rollout_length,
             min_actors=spec.scaling.min_actors,
             states=dict(state.end_states),
@@ -139,12 +142,12 @@ class RoundRunner:
         try:
             with stages("dispatch"):
                 await self._publish()
-                await self.feed.start(plan, early)
+                await self.learner.feed.start(plan, early)
             await self._decide(stages, early)
             with stages("dispatch"):
-                await self.feed.start(plan, state.actors)
+                await self.learner.feed.start(plan, state.actors)
                 if state.round and state.round % spec.evaluation.every_rounds == 0:
-                    evaluating = self.evaluations.start(self.policies.version)
+                    evaluating = self.evaluations.start(self.learner.policies.version)
                     self.needs.evaluating(self.evaluations.requests)
                     evaluating.add_done_callback(lambda _: self.needs.evaluated())
             self._stage_started("sample")
@@ -159,7 +162,7 @@ class RoundRunner:
                 lambda: self._sampled(last=number == limits.rounds),
                 self.needs.learned,
             )
-            result, updates = await self.feed.learn(context)
+            result, updates = await self.learner.feed.learn(context)
         except BaseException:
             # A checkpoint is written to its end. This error is reported in place of what either task raises.
             if evaluating:
@@ -170,8 +173,8 @@ class RoundRunner:
             evaluated = await self.evaluations.join(evaluating, self.stop)
         report = self._account(result, evaluated, updates, stages, limits)
         self._stages = Stages()
-        returns = agent_returns(result.fragments, list(self.policies.agents))
-        reason = self.sharing.toggles(number, returns)
+        returns = agent_returns(result.fragments, list(self.learner.policies.agents))
+        reason = self.learner.sharing.toggles(number, returns)
         self.scoring.measure(report, updates, ratios=reason is not None)
         if reason:
             await self._decide_groups(number, reason, result.fragments, returns)
@@ -181,16 +184,18 @@ class RoundRunner:
         await self.conclude()
         self._stage_started("final")
         self.needs.ending(self.evaluations.requests)
-        await self.dispatcher.close()  # lanes of an off-policy algorithm, which nobody waits for any more
+        await (
+            self.sampler.dispatcher.close()
+        )  # lanes of an off-policy algorithm, which nobody waits for any more
         await self._publish()
-        started = self.evaluations.start(self.policies.version)
+        started = self.evaluations.start(self.learner.policies.version)
         played = await unless(self.evaluations.join(started, self.stop), self.stop)
         self.billing.rest(played)
         return played
 
     async def break_off(self) -> None:
         """Cancel the running requests, and pay for them: actors have worked although nothing was learned."""
-        await self.dispatcher.close()
+        await self.sampler.dispatcher.close()
         try:
             self.billing.rest()
         except OSError as error:  # the run ends for another reason, which must be reported first
@@ -209,17 +214,17 @@ class RoundRunner:
         ratios decide whose policies go on. The next round's actors are those for the new groups."""
         with self._stages("detect"):
             ratios = await self.scoring.ratios()
-            await self._settle(await self.sharing.decide(round, reason, fragments, returns, ratios))
+            await self._settle(await self.learner.sharing.decide(round, reason, fragments, returns, ratios))
 
     async def _regroup(self) -> None:
         """Carry out the toggle that was decided after the last round, if any. That round is saved before it,
         whether or not it is its turn: wherever the run ends, its checkpoint has policies that sampled."""
-        if not self.sharing.pending:
+        if not self.learner.sharing.pending:
             return
         with self._stages("checkpoint"):
             await self.checkpointing.save(self.state.round)
         with self._stages("detect"):
-            regrouping = self.sharing.regroup()
+            regrouping = self.learner.sharing.regroup()
             self.state.forget_policies(regrouping.fresh, kept=regrouping.groups)
         for listener in self.listeners:
             listener.on_policies_regrouped(regrouping)
@@ -233,10 +238,10 @@ class RoundRunner:
         limits: Stop,
     ) -> RoundReport:
         """Add the round to the state and the ledger, and draft its report."""
-        state, self._updates = self.state, self.compute.updates
+        state, self._updates = self.state, self.learner.compute.updates
         finished = state.absorb(
             result.fragments,
-            self.policies.agents,
+            self.learner.policies.agents,
             keep_end_states=self.spec.environment.resume_episodes,
             reset_idle_slots=bool(self.spec.environment.reset_idle_slots),
         )
@@ -249,17 +254,17 @@ class RoundRunner:
             result,
             evaluated,
             finished,
-            self.policies.groups(),
+            self.learner.policies.groups(),
             {name: update.stats for name, update in updates.items()},
             stages,
             seconds,
-            self.meter.total,
+            self.billing.meter.total,
             own,
             evaluation.columns(self.spec, evaluated) | info_columns(self.spec, result.fragments),
             RoundCounters(
-                work=self.meter.work,
-                pods=self.meter.pods,
-                weights_version=self.policies.version,
+                work=self.billing.meter.work,
+                pods=self.billing.meter.pods,
+                weights_version=self.learner.policies.version,
                 eta=eta.of_run(self._measured, limits),
             ),
         )
@@ -271,7 +276,9 @@ class RoundRunner:
         them; the rest of the wait is sampling.
         """
         begin, decides = time.monotonic(), self.scoring.pending
-        free = await self.scoring.wait(idle=lambda: self.dispatcher.pending < self.backend.limit)
+        free = await self.scoring.wait(
+            idle=lambda: self.sampler.dispatcher.pending < self.sampler.backend.limit
+        )
         await self._settle()
         if decides:
             self.needs.decided(self.state.actors)
@@ -294,15 +301,15 @@ class RoundRunner:
             self.state.actors = actors
 
     def _progress(self) -> Progress:
-        return self.state.progress(self.meter.total.total)
+        return self.state.progress(self.billing.meter.total.total)
 
     async def _publish(self) -> None:
-        version, payload = self.policies.version, self.policies.encode(self.run_id)
+        version, payload = self.learner.policies.version, self.learner.policies.encode(self.run_id)
         try:
-            await self.cache.publish_weights(version, payload)
+            await self.sampler.cache.publish_weights(version, payload)
         except CacheUnreachable:  # a Redis that is started again is back within seconds
-            await self.cache.wait_reachable(_CACHE_SECONDS)
-            await self.cache.publish_weights(version, payload)
+            await self.sampler.cache.wait_reachable(_CACHE_SECONDS)
+            await self.sampler.cache.publish_weights(version, payload)
 
     def _stage_started(self, stage: str) -> None:
         for listener in self.listeners:

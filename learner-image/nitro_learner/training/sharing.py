@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor.protocol.agents import AgentClass
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import FieldError, JobInvalid, JobSpec
 from nitro_learner.algorithms.agents.team import SharingLearner
 from nitro_learner.algorithms.fits import check_sharing
@@ -109,7 +109,7 @@ class Sharing:
 
     Args:
         spec: of the resolved job.
-        environment: the actors' EnvironmentSpec.
+        environment: the actors' environment.
         policies: are regrouped.
         compute: compares policies in the detector's thread.
 
@@ -121,7 +121,7 @@ class Sharing:
     """
 
     def __init__(
-        self, spec: JobSpec, environment: EnvironmentSpec, policies: PolicySet, compute: Compute
+        self, spec: JobSpec, environment: DescribedEnvironment, policies: PolicySet, compute: Compute
     ) -> None:
         self._spec = spec
         self._policies = policies
@@ -278,11 +278,10 @@ class Sharing:
         return {**state, "pending": pending}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict()`; one that is empty is of a run without sharing."""
-        if state:
-            self._shared, self._times = bool(state["shared"]), int(state["times"])
-            self._mode.load_state_dict(state["mode"])
-            self.pending = Regrouping.of_state(state["pending"]) if state["pending"] else None
+        """Continue from `state_dict()`."""
+        self._shared, self._times = bool(state["shared"]), int(state["times"])
+        self._mode.load_state_dict(state["mode"])
+        self.pending = Regrouping.of_state(state["pending"]) if state["pending"] else None
 
     def adopt(self, state: dict[str, Any]) -> None:
         """Begin with the toggles of another run, of which this is the state. What decides about the next

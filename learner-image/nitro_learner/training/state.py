@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling.evaluation import cut_warning
 from nitro_learner.sampling.fragments import end_state
@@ -98,7 +97,7 @@ class TrainingState:
 
     @property
     def episode_length(self) -> float | None:
-        """Mean number of steps of the same episodes; None also where an older version's state had none."""
+        """Mean number of steps of the same episodes; None before the first has ended."""
         return fmean(self.recent_lengths) if self.recent_lengths else None
 
     def policy_reward(self, policy: str) -> float | None:
@@ -218,13 +217,21 @@ class TrainingState:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict()`."""
-        for name, value in state.items():
-            setattr(self, name, value)
+        self.actors = state["actors"]
+        self.round = state["round"]
+        self.actor_rounds = state["actor_rounds"]
+        self.env_steps = state["env_steps"]
+        self.seconds = state["seconds"]
         self.recent_returns = deque(state["recent_returns"], maxlen=_WINDOW)
-        self.recent_lengths = deque(state.get("recent_lengths", ()), maxlen=_WINDOW)
-        # Checkpoints before version 0.2 do not have them: of one policy they are the run's.
-        policies = state.get("policy_returns", {DEFAULT_POLICY: state["recent_returns"]})
-        self.policy_returns = {name: deque(returns, maxlen=_WINDOW) for name, returns in policies.items()}
-        self.recent_cuts = deque(state.get("recent_cuts", ()), maxlen=_CUT_ROUNDS)
-        self.recent_steps = deque(state.get("recent_steps", [1] * len(self.recent_cuts)), maxlen=_CUT_ROUNDS)
+        self.recent_lengths = deque(state["recent_lengths"], maxlen=_WINDOW)
+        self.policy_returns = {
+            name: deque(returns, maxlen=_WINDOW) for name, returns in state["policy_returns"].items()
+        }
+        self.recent_cuts = deque(state["recent_cuts"], maxlen=_CUT_ROUNDS)
+        self.recent_steps = deque(state["recent_steps"], maxlen=_CUT_ROUNDS)
         self.end_states = dict(state["end_states"])
+        self.evaluation_mean = state["evaluation_mean"]
+        self.evaluation_round = state["evaluation_round"]
+        self.best_evaluation = state["best_evaluation"]
+        self.best_evaluation_round = state["best_evaluation_round"]
+        self.best_reward = state["best_reward"]

@@ -9,33 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from nitro_actor.protocol.environment import EnvironmentSpec
-from nitro_api import NitroTrainingJob
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api.spec.stop import Stop
 from nitro_learner import scalers
-from nitro_learner.algorithms import registry
 from nitro_learner.backends.base import ActorBackend, BackendError
 from nitro_learner.cache.base import CacheError
-from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, CheckpointStore
-from nitro_learner.sampling.dispatch import Dispatcher
+from nitro_learner.checkpoints.store import CheckpointError
 from nitro_learner.sampling.plans import EvaluationResult, RoundFailed
+from nitro_learner.sampling.sampler import Sampler
 from nitro_learner.scalers import Scaler
-from nitro_learner.training import failures, rounds, stop
-from nitro_learner.training.adoption import Source, adopt, spaces_of
-from nitro_learner.training.billing import Billing
-from nitro_learner.training.checkpointing import Checkpointing
+from nitro_learner.training import failures, stop
+from nitro_learner.training.builder import Sitting, build
 from nitro_learner.training.compute import Compute, device_name
 from nitro_learner.training.costs import Meter
-from nitro_learner.training.evaluations import Evaluations
 from nitro_learner.training.guarded import guarded
-from nitro_learner.training.needs import Needs
 from nitro_learner.training.round_report import Listener, Outcome
 from nitro_learner.training.round_runner import RoundRunner
-from nitro_learner.training.scoring import Scoring
-from nitro_learner.training.sharing import Sharing
-from nitro_learner.training.state import TrainingState
 from nitro_learner.training.waiting import Interrupted, unless
 
 logger = logging.getLogger(__name__)
@@ -44,20 +35,15 @@ logger = logging.getLogger(__name__)
 class Trainer:
     """Train one job.
 
-        trainer = Trainer(job, backend, run="5f3a", checkpoints=store, checkpoint=store.latest(), meter=meter)
+        trainer = Trainer(Sitting(job, "5f3a", store, store.latest()), backend, meter)
         loop.add_signal_handler(signal.SIGINT, trainer.interrupt)
         outcome = await trainer.run()
 
     Args:
-        job: resolved.
+        sitting: what is trained, and where it goes on.
         backend: where actors run; the trainer starts and closes it.
-        run: identity of the run; part of every Redis key and fragment.
-        checkpoints: where the state goes.
-        checkpoint: where the run goes on from; None starts it.
-        source: another run, with whose policies a run that starts begins.
         meter: turns rounds into dollars.
         listeners: receive the run's events; an error of one that is not essential is a warning.
-        history: earlier rounds' rows of metrics.csv, for the listeners' totals.
         scaler: used in place of the scaler that the job names.
         limits: returns the current spec.stop; None means the job's own.
 
@@ -67,35 +53,26 @@ class Trainer:
 
     def __init__(
         self,
-        job: NitroTrainingJob,
+        sitting: Sitting,
         backend: ActorBackend,
-        *,
-        run: str,
-        checkpoints: CheckpointStore,
-        checkpoint: Checkpoint | None,
-        source: Source | None = None,
         meter: Meter,
+        *,
         listeners: Sequence[Listener] = (),
-        history: Sequence[Mapping[str, float | None]] = (),
         scaler: Scaler | None = None,
         limits: Callable[[], Stop | None] = lambda: None,
     ) -> None:
-        self.run_id = run
-        self._spec = job.spec
+        self._sitting = sitting
+        self._spec = sitting.job.spec
         self._backend = backend
-        self._checkpoints = checkpoints
-        self._checkpoint = checkpoint
-        self._source = None if checkpoint else source
         self._meter = meter
         self._listeners = guarded(listeners)
-        self._history = list(history)
         self._scaler = scaler
         self._limits = limits
-        self._rounds = job.spec.stop.rounds
+        self._rounds = self._spec.stop.rounds
         self._stop = asyncio.Event()
         self._interrupted: str | None = None
         self._ending: stop.StopReason | None = None
-        self.environment: EnvironmentSpec | None = None
+        self.environment: DescribedEnvironment | None = None
 
     def interrupt(self, why: str = "interrupted") -> None:
         """End the run after a checkpoint: at once while it waits for actors, else after the update. `why`
@@ -124,7 +101,8 @@ class Trainer:
                 try:
                     runner = await self._open(stack, compute)
                 except Interrupted:
-                    done = self._checkpoint.round if self._checkpoint else 0
+                    saved = self._sitting.checkpoint
+                    done = saved.round if saved else 0
                     why = stop.StopReason("Interrupted", f"{self._interrupted} while the actors started")
                     return self._end(why, done, finished=False)
                 try:
@@ -138,78 +116,18 @@ class Trainer:
 
     async def _open(self, stack: contextlib.AsyncExitStack, compute: Compute) -> RoundRunner:
         """Start the actors, build what learns and continue from the checkpoint."""
-        spec = self._spec
+        spec, run = self._spec, self._sitting.id
         scaler = self._scaler or scalers.make(spec)
-        environment = self.environment = await self._start()
-        cache = self._backend.open_cache(self.run_id)
-        stack.push_async_callback(cache.close)
-        dispatcher = Dispatcher(
-            self._backend,
-            cache,
-            environment,
-            envs=spec.environment.envs_per_actor,
-            optional_tensors=spec.algorithm.tensors,
-            memory=spec.network.memory_size,
-            timeout_seconds=spec.actor.timeout_seconds,
-            deadline_seconds=spec.actor.round_deadline_seconds,
+        self.environment = await self._start()
+        sampler = Sampler.open(stack, spec, run, self._backend, self.environment)
+        runner = await build(
+            self._sitting, sampler, compute, scaler, self._meter, self._listeners, self._stop
         )
-        stack.push_async_callback(dispatcher.close)
-        needs = Needs(
-            self._listeners,
-            lambda: max(self._backend.in_use, dispatcher.pending),
-            history=self._history,
-            gaps=spec.algorithm.record.feeding == "rounds",
-        )
-        needs.coming(self._checkpoint.state["training"]["actors"] if self._checkpoint else scaler.initial)
-        policies = registry.make_policies(spec, environment, compute.device)
-        sharing = Sharing(spec, environment, policies, compute)
-        feed = rounds.make(policies, dispatcher, self._backend, cache, compute, self._stop)
-        scoring = Scoring(spec, scaler, compute, cache, self._listeners)
-        state = TrainingState(actors=scoring.initial)
-        checkpointing = Checkpointing(
-            self._checkpoints,
-            {"training": state, "policies": policies, "sharing": sharing, "scaler": scoring},
-            run=self.run_id,
-            threads=compute.threads,
-            spaces=spaces_of(environment),
-            played=lambda: policies.played(environment),
-            every_rounds=spec.learner.checkpoint.every_rounds,
-            listeners=self._listeners,
-        )
-        if self._checkpoint:
-            checkpointing.restore(self._checkpoint, environment)
-            state.actors = scaler.resumed(state.round, state.actors)
-        if self._source is not None:
-            adopt(self._source, policies, sharing, environment)
-        for listener in self._listeners:
-            listener.on_run_started(round=state.round, rounds=spec.stop.rounds, history=self._history)
-            listener.on_round_requested(round=state.round + 1, actors=state.actors)
-        if self._source is not None:
-            await checkpointing.save_start()  # from now on the source is not needed
-        fields = {"run": self.run_id, "round": state.round, "device": device_name()}
+        fields = {"run": run, "round": runner.state.round, "device": device_name()}
         logger.info("run started", extra={"fields": fields})
-        return RoundRunner(
-            spec=spec,
-            run_id=self.run_id,
-            backend=self._backend,
-            cache=cache,
-            dispatcher=dispatcher,
-            compute=compute,
-            policies=policies,
-            sharing=sharing,
-            feed=feed,
-            scoring=scoring,
-            evaluations=Evaluations(spec, self.run_id, dispatcher, state, checkpointing),
-            checkpointing=checkpointing,
-            state=state,
-            meter=self._meter,
-            billing=Billing(self._meter, dispatcher, self._backend),
-            needs=needs,
-            listeners=self._listeners,
-            stop=self._stop,
-        )
+        return runner
 
-    async def _start(self) -> EnvironmentSpec:
+    async def _start(self) -> DescribedEnvironment:
         """Start the actors. What a start has cost is written down even if it fails."""
         try:
             return await unless(self._backend.start(), self._stop)

@@ -12,7 +12,7 @@ from actor_support import RUN, container, environment, request, weights
 from nitro_actor import PROTOCOL_VERSION, keys, parcel, wire
 from nitro_actor.actor import Actor
 from nitro_actor.function import Function
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import OPTIONAL_TENSORS, Request
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import WeightsContainer
@@ -219,7 +219,7 @@ def test_a_state_that_is_too_large_is_told_and_the_learner_reads_what_there_is_r
         RUN,
         3,
         1,
-        EnvironmentSpec.from_json(spec),
+        DescribedEnvironment.from_json(spec),
         steps=64,
         envs=2,
         optional_tensors=tensors,

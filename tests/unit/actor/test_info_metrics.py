@@ -10,7 +10,7 @@ from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.make_env import make_env
 from nitro_actor.play import play_of
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import FragmentContainer
 from nitro_learner.sampling import fragments
 from nitro_learner.sampling.fragments import Expectation, SlotRequest
@@ -103,7 +103,7 @@ def test_agents_that_acted_count_each() -> None:
 @pytest.mark.parametrize("config", [TOLD, ARENA, replace(TOLD, info_metrics=())])
 def test_the_learner_reads_them_where_the_environment_has_them(config: EnvironmentConfig) -> None:
     environment, found = play(config)
-    described = EnvironmentSpec.from_json(environment.spec.to_json())
+    described = DescribedEnvironment.from_json(environment.spec.to_json())
     expect = Expectation("rollout", "r", 1, 1, described, 120, 2, slots={0: SlotRequest(3, resumed=False)})
 
     def message(tensors: dict[str, np.ndarray]) -> bytes:

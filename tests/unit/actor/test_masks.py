@@ -14,7 +14,7 @@ from nitro_actor.actions import Continuous, WholeNumbers, action_space
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.environment import Environment
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import FragmentContainer, from_one_agent
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import bare
@@ -196,7 +196,7 @@ def message(env: Environment, tensors: Tensors, steps: int) -> tuple[bytes, Expe
     )
     expect = Expectation(
         "rollout",
-        environment=EnvironmentSpec.from_json(env.spec.to_json()),
+        environment=DescribedEnvironment.from_json(env.spec.to_json()),
         steps=steps,
         envs=2,
         optional_tensors=frozenset(OPTIONAL_TENSORS),

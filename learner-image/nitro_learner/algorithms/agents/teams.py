@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_api.resolution.teams import teams_of
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.fits import check_agents
 
 
-def make_teams(spec: JobSpec, environment: EnvironmentSpec) -> list[Team]:
+def make_teams(spec: JobSpec, environment: DescribedEnvironment) -> list[Team]:
     """The teams of a resolved job: one for each entry of spec.algorithm.policies, and one of all other
     agents, which learn by spec.algorithm.name, where there are any.
 

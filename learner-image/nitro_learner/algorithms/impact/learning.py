@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_api.algorithms.impact import ImpactHyperparameters
 from nitro_learner.algorithms.actor_critic import (
@@ -58,7 +58,7 @@ class Impact(ActorCriticAlgorithm):
 
     settings: ImpactHyperparameters
 
-    def __init__(self, spec: JobSpec, environment: EnvironmentSpec, device: str = "cpu") -> None:
+    def __init__(self, spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> None:
         super().__init__(spec, environment, device)
         settings = self.settings
         continuous = environment.one.action["kind"] == "continuous"

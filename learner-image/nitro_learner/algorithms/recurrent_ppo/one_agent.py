@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nitro_actor.protocol.agents import AGENT
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import UpdateResult
@@ -18,8 +18,8 @@ from nitro_learner.data.batch import Fragment
 class RecurrentPpo:
     """PPO on whole rounds, with memories. See `OnPolicyAlgorithm` for the interface."""
 
-    def __init__(self, spec: JobSpec, environment: EnvironmentSpec, device: str = "cpu") -> None:
-        """Start from `spec` (resolved) and the actors' EnvironmentSpec."""
+    def __init__(self, spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> None:
+        """Start from `spec` (resolved) and the actors' environment."""
         team = Team(
             agents=(AGENT,),
             classes=environment.classes,

@@ -12,7 +12,7 @@ import logging
 import os
 import re
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import FieldError, JobInvalid, JobSpec
 from nitro_api.errors import installing
 
@@ -63,8 +63,8 @@ def check(spec: JobSpec) -> None:
         raise JobInvalid(found)
 
 
-def check_actions(spec: JobSpec, environment: EnvironmentSpec) -> None:
-    """Make sure that RLlib can learn the actions of an EnvironmentSpec, where the job needs RLlib.
+def check_actions(spec: JobSpec, environment: DescribedEnvironment) -> None:
+    """Make sure that RLlib can learn the actions of an environment, where the job needs RLlib.
 
     Raises:
         JobInvalid: it cannot.

@@ -16,7 +16,7 @@ from ray.rllib.env import INPUT_ENV_SPACES
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_learner.algorithms.base import check_network
 from nitro_learner.algorithms.ppo.loss import Coefficients
@@ -42,9 +42,9 @@ class RllibAlgorithm:
     """
 
     def __init__(
-        self, spec: JobSpec, environment: EnvironmentSpec, device: str = "cpu", **fixed: Any
+        self, spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu", **fixed: Any
     ) -> None:
-        """Start from `spec` (resolved) and the actors' EnvironmentSpec; `fixed` are RLlib's settings that are
+        """Start from `spec` (resolved) and the actors' environment; `fixed` are RLlib's settings that are
         not the job's."""
         self._seed = spec.seed
         self._device = device

@@ -14,7 +14,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.apis import TARGET_NETWORK_ACTION_DIST_INPUTS
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_TRAINED_LIFETIME
 
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_learner.algorithms.actor_critic import explained_variance, standardise
 from nitro_learner.algorithms.base import UpdateResult
@@ -39,7 +39,7 @@ class RllibImpala(RllibAlgorithm):
     _policy_loss, _value_loss = "mean_pi_loss", "mean_vf_loss"
     _clip = math.inf
 
-    def __init__(self, spec: JobSpec, environment: EnvironmentSpec, device: str = "cpu") -> None:
+    def __init__(self, spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> None:
         super().__init__(
             spec, environment, device, train_batch_size_per_learner=spec.environment.rollout_length
         )
@@ -149,7 +149,7 @@ class RllibAppo(RllibImpala):
 
     _policy_loss, _value_loss = "policy_loss", "vf_loss"
 
-    def __init__(self, spec: JobSpec, environment: EnvironmentSpec, device: str = "cpu") -> None:
+    def __init__(self, spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> None:
         super().__init__(spec, environment, device)
         self._clip = self.config.clip_param
 

@@ -12,7 +12,7 @@ from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.agents.rollout import evaluate
 from nitro_actor.play import play_of
 from nitro_actor.policy import Policies
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import FragmentContainer
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import bare
@@ -73,7 +73,7 @@ def test_the_learner_reads_memories_and_refuses_others() -> None:
     ).encode()
 
     def read(memory: int) -> Any:
-        wanted, spec = frozenset(OPTIONAL_TENSORS), EnvironmentSpec.from_json(environment.spec.to_json())
+        wanted, spec = frozenset(OPTIONAL_TENSORS), DescribedEnvironment.from_json(environment.spec.to_json())
         slots = {1: SlotRequest(8, resumed=True)}
         expect = Expectation("rollout", "run-1", 3, 3, spec, 20, 2, wanted, memory, slots=slots)
         return fragments.read(data, expect)

@@ -8,7 +8,7 @@ import pytest
 from nitro_actor import wire
 from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.play import play_of
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import FragmentContainer
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import bare
@@ -134,7 +134,7 @@ def test_the_learner_accepts_what_an_actor_samples(stack: int, cut: int) -> None
         "run-1",
         3,
         3,
-        EnvironmentSpec.from_json(environment.spec.to_json()),
+        DescribedEnvironment.from_json(environment.spec.to_json()),
         steps=60,
         envs=2,
         optional_tensors=frozenset(OPTIONAL_TENSORS),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nitro_actor import PROTOCOL_VERSION, wire
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import AGENT_AXIS, FragmentContainer, evaluation_specs, tensor_specs
 from nitro_actor.protocol.request import OPTIONAL_TENSORS, Request
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
@@ -56,13 +56,13 @@ def test_every_tensor_of_a_fragment_is_named() -> None:
     known = {f"c/{field}" for field in AGENT_AXIS}
     known |= {
         name
-        for name in tensor_specs(EnvironmentSpec.from_json(ENVIRONMENT), 2, 1, OPTIONAL_TENSORS)
+        for name in tensor_specs(DescribedEnvironment.from_json(ENVIRONMENT), 2, 1, OPTIONAL_TENSORS)
         if "/" not in name
     }
-    known |= set(evaluation_specs(EnvironmentSpec.from_json(ENVIRONMENT), 1))
+    known |= set(evaluation_specs(DescribedEnvironment.from_json(ENVIRONMENT), 1))
     specified = {
         name.replace("agent/", "c/")
-        for name in tensor_specs(EnvironmentSpec.from_json(ENVIRONMENT), 2, 1, OPTIONAL_TENSORS)
+        for name in tensor_specs(DescribedEnvironment.from_json(ENVIRONMENT), 2, 1, OPTIONAL_TENSORS)
     }
     assert specified <= known
     assert {name for name in known if f"`{name}`" not in SECTION} == set()

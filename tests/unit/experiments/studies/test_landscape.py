@@ -13,7 +13,7 @@ import pytest
 from actor_support import environment, policies_of
 from learner_support import job
 from nitro_actor.environment import Environment
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_actor.rollout import rollout
 from nitro_api import NitroTrainingJob
@@ -30,7 +30,7 @@ class PlayedProbe:
 
     def __init__(self, spec: NitroTrainingJob, env: Environment, compute: Compute) -> None:
         self.job, self.compute, self.round, self.actors = spec, compute, 1, 2
-        algorithm = registry.make(spec.spec, EnvironmentSpec.from_json(env.spec.to_json()))
+        algorithm = registry.make(spec.spec, DescribedEnvironment.from_json(env.spec.to_json()))
         assert isinstance(algorithm, OnPolicyAlgorithm)
         self.algorithm = algorithm
         self._env = env

@@ -64,17 +64,6 @@ def test_pretraining_goes_on_with_the_agent_of_the_same_job_alone(
         opened(moved, pretrained(moved, **changes), 1.0)
 
 
-def test_pretraining_goes_on_with_an_older_agent_and_writes_down_its_job(tmp_path: Path) -> None:
-    """An older version wrote down five facts of the job."""
-    path = tmp_path / "agent.safetensors"
-    older = opened(path, pretrained(path), 1.0)
-    del older.task["job"]
-    older.save(path)
-    opened(path, pretrained(path, algorithm__hyperparameters__clip=0.3), 1.0).save(path)
-    with pytest.raises(AgentError, match="clip"):
-        opened(path, pretrained(path), 1.0)
-
-
 def test_an_agent_is_pretrained_by_one_process_at_a_time(tmp_path: Path) -> None:
     """Two would play the same episode, and each remove the other's attempt."""
     path = tmp_path / "agents" / "agent.safetensors"

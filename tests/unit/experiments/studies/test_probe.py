@@ -37,10 +37,8 @@ def probe(dispatcher: RecordedDispatcher, states: dict[int, Any]) -> Probe:
         "algorithm": SimpleNamespace(
             weights=lambda: ({"network": {}}, {"policy.w": np.zeros(1, np.float32)})
         ),
-        "cache": NoCache(),
-        "dispatcher": dispatcher,
+        "sampler": SimpleNamespace(cache=NoCache(), dispatcher=dispatcher),
         "compute": None,
-        "backend": None,
     }
     return Probe(job=job(), round=7, actors=2, states=states, **stubs)
 

@@ -9,13 +9,13 @@ import pytest
 
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobInvalid
 from nitro_learner.algorithms import fits, registry
 from train_support import job
 from untrained_runs import resolved
 
-ACTOR = EnvironmentSpec.from_json(make_env(EnvironmentConfig("Hopper-v5", 1)).spec.to_json())
+ACTOR = DescribedEnvironment.from_json(make_env(EnvironmentConfig("Hopper-v5", 1)).spec.to_json())
 FORMER = replace(ACTOR, evaluation_kwargs=False)
 
 

@@ -13,7 +13,7 @@ from actor_support import policies_of
 from learner_support import HOPPER, fragment, job
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_actor.rollout import rollout
 from nitro_api.spec.scaling import Scaling
@@ -261,7 +261,7 @@ def test_the_target_follows_on_its_schedule(frequency: float, every: int) -> Non
 
 
 def test_n_and_k_default_by_action_space() -> None:
-    discrete = EnvironmentSpec.from_json({**HOPPER.json, "action": {"kind": "discrete", "n": 3}})
+    discrete = DescribedEnvironment.from_json({**HOPPER.json, "action": {"kind": "discrete", "n": 3}})
     spec = job("paper", **SMALL, **{HYPER + "batchSize": 0}).spec
     discrete_fragment = sampled()
     rng = np.random.default_rng(0)
@@ -343,7 +343,7 @@ def test_it_learns_from_images() -> None:
     layers = [{"channels": 3, "kernel": 4, "stride": 2}]
     settings = {"algorithm__name": "impact", "network__hiddenSizes": [4], "network__convLayers": layers}
     algorithm = Impact(
-        job(**settings, **{HYPER + "batchSize": 0}).spec, EnvironmentSpec.from_json(env.spec.to_json())
+        job(**settings, **{HYPER + "batchSize": 0}).spec, DescribedEnvironment.from_json(env.spec.to_json())
     )
     policy = policies_of(PolicyWeights.of(*algorithm.weights()), env.spec)
     before = parameters(algorithm)

@@ -12,7 +12,7 @@ from learner_support import by_autograd
 from masked_environments import SIZES
 from nitro_actor import rollout
 from nitro_actor.environment import Environment
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_api import JobInvalid, load_job, resolve
@@ -26,7 +26,6 @@ from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import gradient_noise
 from nitro_learner.data.batch import Fragment
 from nitro_learner.data.stacks import restack
-from nitro_learner.training.adoption import check_masks
 from train_support import job
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -54,7 +53,7 @@ def learner(env: Environment, name: str = "ppo", memory: bool = False, **hyper: 
         algorithm={"name": name, "hyperparameters": settings},
         network={"hiddenSizes": [16], "type": "mlp", **recurrent},
     )
-    return registry.make(resolve(load_job(source)).spec, EnvironmentSpec.from_json(env.spec.to_json()))
+    return registry.make(resolve(load_job(source)).spec, DescribedEnvironment.from_json(env.spec.to_json()))
 
 
 def sampled(algorithm: Any, env: Environment, seed: int, state: Any = None) -> tuple[Fragment, Any]:
@@ -192,28 +191,4 @@ def test_rllib_takes_no_masks() -> None:
     with pytest.raises(
         JobInvalid, match=r"rllib/ppo.*takes no action masks, and the environment has them; take ppo"
     ):
-        availability.check_actions(spec, EnvironmentSpec.from_json(masked("Discrete").spec.to_json()))
-
-
-def test_a_checkpoint_of_before_is_refused() -> None:
-    """Its policy saw the mask as a part of the observation, or was not masked at all."""
-    now = masked("Discrete").spec.to_json()
-    here = EnvironmentSpec.from_json(now)
-    inside = now | {
-        "observation": {**now["observation"], "shape": [10]},
-        "action": {"kind": "discrete", "n": 5},
-    }
-    before = {"played": {"environment": inside}}
-    for goes_on in (True, False):
-        with pytest.raises(
-            JobInvalid, match=r"Its policy saw the mask as a part of \[10\] numbers, of which \[5\] are left"
-        ):
-            check_masks(before, here, goes_on=goes_on)
-    unmasked = {"played": {"environment": now | {"action": {"kind": "discrete", "n": 5}}}}
-    with pytest.raises(
-        JobInvalid, match=r"the release that wrote this checkpoint did not mask them. The run cannot"
-    ):
-        check_masks(unmasked, here, goes_on=True)
-    check_masks(unmasked, here, goes_on=False)  # its policy plays on, masked
-    for saved in ({"played": {"environment": now}}, {}):
-        check_masks(saved, here, goes_on=True)
+        availability.check_actions(spec, DescribedEnvironment.from_json(masked("Discrete").spec.to_json()))

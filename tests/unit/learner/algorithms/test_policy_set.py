@@ -11,7 +11,7 @@ from learner_support import HOPPER, fragment, job
 from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.base import UpdateResult
-from nitro_learner.algorithms.policy_set import SINGLE_AGENT, OnePolicy, PolicySet, saved_policies
+from nitro_learner.algorithms.policy_set import SINGLE_AGENT, OnePolicy, PolicySet
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.data.batch import Fragment
 
@@ -106,17 +106,6 @@ def test_an_agent_without_a_policy_and_a_policy_with_two_learners_are_refused() 
         PolicySet([Swarm()], {"a": "green"}, "rounds")
     with pytest.raises(ValueError, match="several learners"):
         PolicySet([Swarm(), Swarm()], {"a": "red"}, "rounds")
-
-
-def test_a_checkpoint_of_release_0_1_is_read_as_a_set_of_one_policy() -> None:
-    algorithm = ppo()
-    algorithm.update([fragment(0)], 1)
-    old = {"training": {"round": 7}, "algorithm": algorithm.state_dict()}
-    policies = PolicySet.of_one(ppo(seed=3), "rounds")
-    policies.load_state_dict(saved_policies(old))
-    assert policies.version == 7
-    assert isinstance(policies.only, Ppo)
-    assert torch.equal(policies.only.network.flat, algorithm.network.flat)
 
 
 class Duo:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import agents_jobs
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobInvalid
 from nitro_learner.algorithms import registry
 from nitro_learner.networks.architecture import NetworkMisfit
@@ -21,8 +21,8 @@ def seen(*shape: int) -> dict[str, Any]:
     return {"shape": list(shape), "dtype": "float32", "frame": list(shape), "stack": 1}
 
 
-def one(observation: dict[str, Any], action: dict[str, Any]) -> EnvironmentSpec:
-    return EnvironmentSpec.from_json({"observation": observation, "action": action})
+def one(observation: dict[str, Any], action: dict[str, Any]) -> DescribedEnvironment:
+    return DescribedEnvironment.from_json({"observation": observation, "action": action})
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def one(observation: dict[str, Any], action: dict[str, Any]) -> EnvironmentSpec:
     ids=["actions", "bits", "observations", "memory", "image"],
 )
 def test_a_policy_for_which_no_message_has_room_is_refused(
-    network: dict[str, Any], environment: EnvironmentSpec, size: int
+    network: dict[str, Any], environment: DescribedEnvironment, size: int
 ) -> None:
     told = (
         rf"spec.network.hiddenSizes: \[.* make {size} MiB of weights for .* a message may have 128; make them"
@@ -60,7 +60,7 @@ def test_policies_of_several_agents_are_counted_by_class() -> None:
 
     spaces = {"observation": seen(3), "action": {"kind": "discrete", "n": 50_000, "masked": False}}
     classes = {"a": {"agents": ["a_0", "a_1"], **spaces}, "b": {"agents": ["b_0", "b_1"], **spaces}}
-    environment = EnvironmentSpec.from_json({"classes": classes})
+    environment = DescribedEnvironment.from_json({"classes": classes})
     told = "make 196 MiB of weights for the 6 numbers .* the 100000 outputs of"
     with pytest.raises(JobInvalid, match=told):
         registry.make_policies(spec(512), environment)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents_support import agents_fragment
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobInvalid, JobSpec, load_job, resolve
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.agents.team import TeamMisfit
@@ -21,7 +21,7 @@ SPACES = {
     "observation": {"shape": [4], "dtype": "float32", "frame": [4], "stack": 1},
     "action": {"kind": "discrete", "n": 5},
 }
-ENVIRONMENT = EnvironmentSpec.from_json(
+ENVIRONMENT = DescribedEnvironment.from_json(
     {
         "classes": {
             "agent": {"agents": ["agent_0", "agent_1"], **SPACES},
@@ -29,7 +29,7 @@ ENVIRONMENT = EnvironmentSpec.from_json(
         }
     }
 )
-SINGLE = EnvironmentSpec.from_json(SPACES)
+SINGLE = DescribedEnvironment.from_json(SPACES)
 
 
 def spec(sharing: dict[str, Any] | None = None, **algorithm: Any) -> JobSpec:
@@ -111,7 +111,7 @@ def test_without_an_agent_left_there_is_no_further_team() -> None:
     ],
 )
 def test_agents_that_do_not_fit_are_refused(
-    make: Callable[[], JobSpec], environment: EnvironmentSpec, text: str
+    make: Callable[[], JobSpec], environment: DescribedEnvironment, text: str
 ) -> None:
     with pytest.raises(JobInvalid, match=text):
         make_teams(make(), environment)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from learner_support import HOPPER, fragment, job
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_learner.algorithms.actor_critic import standardise
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, gradients, terms
@@ -291,7 +291,7 @@ def test_a_state_is_a_copy() -> None:
 def test_refuses_a_state_of_another_network() -> None:
     with pytest.raises(ValueError, match="network"):
         ppo(network__hiddenSizes=[8]).load_state_dict(ppo().state_dict())
-    other = EnvironmentSpec.from_json({**HOPPER.json, "observation": {"shape": [5], "dtype": "float32"}})
+    other = DescribedEnvironment.from_json({**HOPPER.json, "observation": {"shape": [5], "dtype": "float32"}})
     with pytest.raises(
         ValueError, match=r"policy\.layers\.0\.weight has shape \(16, 5\), expected \(16, 11\)"
     ):

@@ -66,7 +66,7 @@ class Toy:
 SCRIPT = """
 import asyncio, json
 import nitro_api, nitro_learner
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobInvalid, load_job, resolve, warnings
 from nitro_api.schema import crd
 from nitro_api.schema.explain import explain
@@ -88,7 +88,7 @@ def refusal(**algorithm):
 
 spec = resolve(job(name="toy")).spec
 spaces = {"observation": {"shape": [3]}, "action": {"kind": "discrete", "n": 2}}
-policies = registry.make_policies(spec, EnvironmentSpec.from_json(spaces))
+policies = registry.make_policies(spec, DescribedEnvironment.from_json(spaces))
 schema = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 algorithms = schema["properties"]["spec"]["properties"]["algorithm"]
 print(json.dumps({

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from learner_support import HOPPER, job
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobInvalid
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.rllib import availability
@@ -40,13 +40,13 @@ def _without_ray() -> Iterator[None]:
     ],
 )
 def test_actions_of_several_whole_numbers_are_refused(action: dict[str, Any]) -> None:
-    environment = EnvironmentSpec.from_json({**HOPPER.json, "action": action})
+    environment = DescribedEnvironment.from_json({**HOPPER.json, "action": action})
     with pytest.raises(JobInvalid, match=r'"rllib/ppo"; learns no MultiDiscrete .* take ppo or impact'):
         availability.check_actions(job(algorithm__name="rllib/ppo").spec, environment)
     availability.check_actions(job().spec, environment)
     availability.check_actions(
         job(algorithm__name="rllib/ppo").spec,
-        EnvironmentSpec.from_json({**HOPPER.json, "action": {"kind": "discrete", "n": 2}}),
+        DescribedEnvironment.from_json({**HOPPER.json, "action": {"kind": "discrete", "n": 2}}),
     )
 
 

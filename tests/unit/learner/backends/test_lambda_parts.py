@@ -24,6 +24,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import ReadOnlyCredentials, RefreshableCredentials
 
 from nitro_actor import parcel
+from nitro_actor.protocol.request import Request
 from nitro_api.rules import payload_rules
 from nitro_api.spec.lambda_backend import LambdaBackendSpec
 from nitro_learner.backends import lambda_errors, lambda_report
@@ -34,6 +35,7 @@ from nitro_learner.backends.lambda_report import InvocationReport
 from nitro_learner.backends.sigv4 import Signer
 from nitro_learner.cache.memory_cache import MemoryCache
 
+REQUEST = Request("rollout", "run", 1, 0, 0, 7, 0, "weights", "results", 60, steps=8)
 HEADERS = {"Content-Type": "application/json", "X-Amz-Log-Type": "Tail"}
 
 
@@ -300,9 +302,9 @@ async def test_waiting_for_credentials_is_no_invocation(monkeypatch: pytest.Monk
     monkeypatch.setattr(backend._client, "_source", given.wait)
     try:
         with pytest.raises(RetryableError, match=r"credentials: AWS gave no credentials in 0\.1 s") as late:
-            await backend.invoke(b"", 0.1)
+            await backend.invoke(REQUEST, 0.1)
         assert late.value.billed_seconds == 0
-        waiting = asyncio.create_task(backend.invoke(b"", 60.0))
+        waiting = asyncio.create_task(backend.invoke(REQUEST, 60.0))
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):

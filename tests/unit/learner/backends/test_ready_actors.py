@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
+from nitro_actor.protocol.request import Request
 from nitro_learner.backends.base import Ack
 from nitro_learner.backends.capacity import Capacity
 from nitro_learner.backends.knative import KnativeBackend
 
+REQUEST = Request("rollout", "run", 1, 0, 0, 7, 0, "weights", "results", 60, steps=8)
 SECONDS = {"weights": 0.0, "rollout": 0.0, "store": 0.0, "total": 0.0}
 
 
@@ -32,7 +34,7 @@ async def at_once(requests: int, limit: int, ready: int | None) -> tuple[list[Ac
     client = Patient()
     backend._client = client  # type: ignore[assignment]
     backend.set_actors(limit, ready, None)
-    asked = [asyncio.create_task(backend.invoke(b"", 1.0)) for _ in range(requests)]
+    asked = [asyncio.create_task(backend.invoke(REQUEST, 1.0)) for _ in range(requests)]
     await asyncio.sleep(0)
     client.go.set()
     return await asyncio.gather(*asked), client.waits

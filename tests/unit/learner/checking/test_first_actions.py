@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from actor_support import environment
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_learner.checking.first_actions import warnings
 
 
-def described(*bounds: tuple[float | None, float | None], **action: Any) -> EnvironmentSpec:
+def described(*bounds: tuple[float | None, float | None], **action: Any) -> DescribedEnvironment:
     low, high = ([bound[side] for bound in bounds] for side in (0, 1))
     continuous = {"kind": "continuous", "size": len(bounds), "low": low, "high": high, **action}
     observation = {"shape": [2], "dtype": "float32", "frame": [2], "stack": 1}
-    return EnvironmentSpec.from_json({"observation": observation, "action": continuous})
+    return DescribedEnvironment.from_json({"observation": observation, "action": continuous})
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_the_class_is_named() -> None:
     box = {"kind": "continuous", "size": 1, "low": [0.0], "high": [100.0]}
     one = {"agents": ["truck_0"], "observation": {}, "action": box}
     two = {"agents": ["light_0"], "observation": {}, "action": {"kind": "discrete", "n": 2}}
-    (warning,) = warnings(EnvironmentSpec.from_json({"classes": {"truck": one, "light": two}}))
+    (warning,) = warnings(DescribedEnvironment.from_json({"classes": {"truck": one, "light": two}}))
     assert "actions[0] of truck goes from 0 to 100" in warning
 
 
 @pytest.mark.parametrize("id_", ["Humanoid-v5", "Pendulum-v1", "InvertedPendulum-v5", "Pusher-v5", "Ant-v5"])
 def test_gymnasiums_own_environments_pass(id_: str) -> None:
-    assert warnings(EnvironmentSpec.from_json(environment(id_, 1).spec.to_json())) == []
+    assert warnings(DescribedEnvironment.from_json(environment(id_, 1).spec.to_json())) == []

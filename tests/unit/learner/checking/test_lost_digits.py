@@ -5,14 +5,16 @@ from typing import Any
 import pytest
 
 from actor_support import environment
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_learner.checking.lost_digits import warnings
 from parallel_environments import several
 
 
 def told(name: str, **kwargs: Any) -> list[str]:
     return warnings(
-        EnvironmentSpec.from_json(environment("x", 1, f"space_environments:{name}", **kwargs).spec.to_json())
+        DescribedEnvironment.from_json(
+            environment("x", 1, f"space_environments:{name}", **kwargs).spec.to_json()
+        )
     )
 
 
@@ -32,7 +34,7 @@ def test_others_are_not(observation: str) -> None:
 
 def test_the_class_is_named() -> None:
     entry = "space_environments:SpacedTeam"
-    spec = EnvironmentSpec.from_json(
+    spec = DescribedEnvironment.from_json(
         several("x", 1, entry, observation="long integers", action="bits").spec.to_json()
     )
     (warning,) = warnings(spec)

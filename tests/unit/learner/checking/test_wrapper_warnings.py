@@ -7,7 +7,7 @@ import pytest
 
 from actor_support import environment
 from learner_support import HOPPER
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import NitroTrainingJob, resolve
 from nitro_learner.checking.stateful_wrappers import warnings
 from train_support import job
@@ -54,4 +54,4 @@ def test_the_setting_is_named(algorithm: dict[str, Any], first: str, second: str
 @pytest.mark.parametrize("id_", ["Hopper-v5", "CartPole-v1", "MountainCar-v0"])
 def test_others_are_not_named(id_: str) -> None:
     resolved = resolve(NitroTrainingJob.model_validate(job()))
-    assert warnings(EnvironmentSpec.from_json(environment(id_, 1).spec.to_json()), resolved.spec) == []
+    assert warnings(DescribedEnvironment.from_json(environment(id_, 1).spec.to_json()), resolved.spec) == []

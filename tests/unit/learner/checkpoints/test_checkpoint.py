@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from nitro_learner.checkpoints import migrations
 from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, load, pack
 
 
@@ -144,3 +145,27 @@ def test_disk_full_leaves_the_earlier_file_whole(tmp_path: Path) -> None:
     checkpoint = store.latest()
     assert checkpoint is not None
     assert checkpoint.round == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [(None, "does not tell its version"), (2, "has version 2, and this release reads 1 to 1")],
+)
+def test_a_file_without_a_version_and_one_of_a_later_release_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int | None, told: str
+) -> None:
+    with monkeypatch.context() as other_release:
+        other_release.setattr(migrations, "VERSION", version)
+        path = CheckpointStore(tmp_path, keep_last=3).save(1, _state())
+    with pytest.raises(CheckpointError, match=f"round-000001.safetensors: the checkpoint {told}"):
+        load(path)
+
+
+def test_a_state_of_an_earlier_version_becomes_todays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = CheckpointStore(tmp_path, keep_last=3).save(1, {"run": "abc"})
+    monkeypatch.setattr(migrations, "VERSION", 3)
+    steps = {1: lambda state: {**state, "two": 2}, 2: lambda state: {**state, "three": state["two"] + 1}}
+    monkeypatch.setattr(migrations, "MIGRATIONS", steps)
+    assert load(path).state == {"run": "abc", "two": 2, "three": 3}

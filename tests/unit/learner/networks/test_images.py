@@ -13,8 +13,8 @@ from nitro_actor.config import AtariConfig, EnvironmentConfig
 from nitro_actor.environment import Environment, EnvironmentSpec
 from nitro_actor.make_env import make_env
 from nitro_actor.policy import Policies
-from nitro_actor.protocol import environment as protocol
 from nitro_actor.protocol.agents import AGENT
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_actor.rollout import rollout
 from nitro_api.spec.network import ConvLayer, ImageTooSmall, image_sizes
@@ -60,7 +60,7 @@ def colours(stack: int, count: int = 3) -> Environment:
 
 def watched(env: Environment, preset: str = "tuned", **settings: Any) -> tuple[Algorithm, Watched]:
     algorithm = registry.make(
-        job(preset, **settings).spec, protocol.EnvironmentSpec.from_json(env.spec.to_json())
+        job(preset, **settings).spec, DescribedEnvironment.from_json(env.spec.to_json())
     )
     return algorithm, Watched(
         WeightsContainer.of_one_agent("run", 1, PolicyWeights.of(*algorithm.weights())), env.spec.classes
@@ -111,7 +111,7 @@ def test_an_atari_fragment_carries_each_frame_once_and_signs_of_rewards() -> Non
 def test_policy_equals_the_actors_policy(preset: str) -> None:
     spec = EnvironmentSpec("ALE/SpaceInvaders-v5", (84, 84), "uint8", Discrete(6), None, True, 4)
     algorithm = registry.make(
-        job(preset, environment__id=spec.id).spec, protocol.EnvironmentSpec.from_json(spec.to_json())
+        job(preset, environment__id=spec.id).spec, DescribedEnvironment.from_json(spec.to_json())
     )
     assert isinstance(algorithm, Ppo)
     with torch.no_grad():
@@ -215,7 +215,7 @@ def test_layers_that_do_not_fit_the_image_are_named(shape: list[int], layers: An
     environment_spec = environment("Hopper-v5", 1).spec.to_json()
     environment_spec["observation"] = {"shape": shape, "dtype": "float32", "frame": shape, "stack": 1}
     with pytest.raises(NetworkMisfit, match=message):
-        registry.make(spec, protocol.EnvironmentSpec.from_json(environment_spec))
+        registry.make(spec, DescribedEnvironment.from_json(environment_spec))
 
 
 def test_image_sizes() -> None:

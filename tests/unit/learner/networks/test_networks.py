@@ -8,7 +8,7 @@ from actor_support import policy_of
 from learner_support import fragment, job
 from nitro_actor.actions import Continuous, Discrete, MultiBinary, MultiDiscrete, WholeNumbers
 from nitro_actor.environment import EnvironmentSpec
-from nitro_actor.protocol import environment as protocol
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.ppo.learning import Ppo
@@ -44,7 +44,7 @@ def test_policy_equals_the_actors_policy(
             network__activation=activation,
             algorithm__hyperparameters__normaliseObservations=str(normalise).lower(),
         ).spec,
-        protocol.EnvironmentSpec.from_json(spec.to_json()),
+        DescribedEnvironment.from_json(spec.to_json()),
     )
     assert isinstance(algorithm, Ppo)
     shifted = fragment(length=200)

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dispatch_support import ENVIRONMENT, ENVS, STEPS, fragment_bytes, fragment_of, old, stored
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_learner.sampling import fragments
 from nitro_learner.sampling.fragments import Expectation, FragmentRefused, SlotRequest
@@ -36,7 +36,7 @@ def expectation(**changes: Any) -> Expectation:
         "run": "run-1",
         "round": 3,
         "weights_version": 3,
-        "environment": EnvironmentSpec.from_json(ENVIRONMENT),
+        "environment": DescribedEnvironment.from_json(ENVIRONMENT),
     }
     values |= {"optional_tensors": frozenset(OPTIONAL_TENSORS)}
     values |= {"steps": STEPS, "envs": ENVS, "slots": {1: SlotRequest(77)}} | changes
@@ -195,7 +195,7 @@ def test_the_limit_leaves_room_for_every_sound_fragment() -> None:
 
 
 def test_discrete_actions_stay_inside_their_range() -> None:
-    environment = EnvironmentSpec.from_json(
+    environment = DescribedEnvironment.from_json(
         ENVIRONMENT | {"action": {"kind": "discrete", "n": 4}, "resumable": False}
     )
     meta, tensors = fragment_of(REQUEST)
@@ -216,7 +216,7 @@ def test_an_evaluation_has_exactly_the_episodes_asked_for() -> None:
         "run-1",
         3,
         3,
-        EnvironmentSpec.from_json(ENVIRONMENT),
+        DescribedEnvironment.from_json(ENVIRONMENT),
         slots={1: SlotRequest(77, episodes=2)},
     )
     assert len(fragments.read(fragment_bytes(meta, tensors), expect).tensors["episode_returns"]) == 2

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nitro_actor import PROTOCOL_VERSION
 from nitro_actor.protocol.agents import agent_classes
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import (
     AGENT_AXIS,
     FragmentContainer,
@@ -62,7 +62,7 @@ def tensors_of(
     cut, episodes = int((truncated & ~terminated).sum()), int((truncated | terminated).sum())
     made: Tensors = {"terminated": terminated, "truncated": truncated}
     for name, spec in tensor_specs(
-        EnvironmentSpec.from_json(environment), length * envs, envs, OPTIONAL_TENSORS
+        DescribedEnvironment.from_json(environment), length * envs, envs, OPTIONAL_TENSORS
     ).items():
         rows = cut if "final_" in name else episodes
         shape = tuple(rows if n is None else n for n in spec.shape)
@@ -106,7 +106,7 @@ def read(data: bytes, environment: dict[str, Any] = TAG, length: int = LENGTH, e
         "run-1",
         3,
         3,
-        EnvironmentSpec.from_json(environment),
+        DescribedEnvironment.from_json(environment),
         steps=length * envs,
         envs=envs,
         optional_tensors=frozenset(OPTIONAL_TENSORS),
@@ -116,7 +116,7 @@ def read(data: bytes, environment: dict[str, Any] = TAG, length: int = LENGTH, e
 
 
 def test_shapes_of_two_classes() -> None:
-    specs = tensor_specs(EnvironmentSpec.from_json(TAG), LENGTH * ENVS, ENVS, OPTIONAL_TENSORS)
+    specs = tensor_specs(DescribedEnvironment.from_json(TAG), LENGTH * ENVS, ENVS, OPTIONAL_TENSORS)
     shapes = {name: (spec.dtype, spec.shape) for name, spec in specs.items()}
     assert shapes == {
         "adversary/observations": ("float32", (5, 2, 3, 16)),
@@ -226,7 +226,7 @@ def test_any_classes_come_back_as_they_were_sent(
 def test_the_axis_of_each_field_is_the_agents() -> None:
     classes = {"one": {"agents": list("abcdefg"), **ONE}, "two": {"agents": list("hijklmn"), **MASKED}}
     specs = tensor_specs(
-        EnvironmentSpec.from_json({"classes": classes}), LENGTH * ENVS, ENVS, OPTIONAL_TENSORS, memory=9
+        DescribedEnvironment.from_json({"classes": classes}), LENGTH * ENVS, ENVS, OPTIONAL_TENSORS, memory=9
     )
     axes = {name.partition("/")[2]: spec.shape.index(7) for name, spec in specs.items() if "/" in name}
     assert axes == AGENT_AXIS
@@ -240,7 +240,7 @@ def test_a_class_without_stacks_is_read_unchanged() -> None:
 def test_the_global_state_is_there_where_it_is_asked_for_and_the_environment_has_one() -> None:
     without = {name: value for name, value in TAG.items() if name != "state"}
     for environment, wanted in ((TAG, ("log_probs",)), (without, OPTIONAL_TENSORS)):
-        specs = tensor_specs(EnvironmentSpec.from_json(environment), LENGTH * ENVS, ENVS, wanted)
+        specs = tensor_specs(DescribedEnvironment.from_json(environment), LENGTH * ENVS, ENVS, wanted)
         assert not [name for name in specs if "global_state" in name]
 
 
@@ -361,7 +361,7 @@ def test_lives_that_contradict_themselves_are_refused(change: Change, text: str)
 
 def test_an_evaluation_has_a_return_for_each_agent() -> None:
     expect = Expectation(
-        "evaluate", "run-1", 3, 3, EnvironmentSpec.from_json(TAG), slots={1: SlotRequest(77, episodes=2)}
+        "evaluate", "run-1", 3, 3, DescribedEnvironment.from_json(TAG), slots={1: SlotRequest(77, episodes=2)}
     )
     tensors = {"episode_returns": np.arange(8.0).reshape(2, 4), "episode_lengths": np.array([3, 4])}
     fragment = fragments.read(sent(tensors, kind="evaluate", steps=7), expect)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nitro_actor.make_env import make_env
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import load_job, resolve
 from nitro_learner.algorithms import registry
 from nitro_learner.checkpoints.store import CheckpointStore
@@ -36,7 +36,7 @@ def untrained(path: Path, environment: dict[str, Any], algorithm: str = "ppo") -
     folder = RunDir(path)
     folder.job.write_text(job.to_yaml())
     made = make_env(playing.config_of(job.spec, 1))
-    policies = registry.make_policies(job.spec, EnvironmentSpec.from_json(made.spec.to_json()))
+    policies = registry.make_policies(job.spec, DescribedEnvironment.from_json(made.spec.to_json()))
     made.close()
     CheckpointStore(folder.checkpoints, keep_last=1).save(1, {"policies": policies.state_dict()})
     return path

@@ -16,7 +16,7 @@ from PIL import Image
 
 from learner_environments import TwoState
 from nitro_actor.make_env import make_env
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import NitroTrainingJob, load_job, resolve
 from nitro_learner.algorithms import registry
 from nitro_learner.checkpoints.store import Checkpoint
@@ -94,7 +94,7 @@ def job(algorithm: str = "ppo", **environment: Any) -> NitroTrainingJob:
 
 def untrained(spec: NitroTrainingJob) -> Checkpoint:
     environment = make_env(config_of(spec.spec, 1))
-    policies = registry.make_policies(spec.spec, EnvironmentSpec.from_json(environment.spec.to_json()))
+    policies = registry.make_policies(spec.spec, DescribedEnvironment.from_json(environment.spec.to_json()))
     environment.close()
     return Checkpoint(0, {"policies": policies.state_dict()}, Path("none"))
 

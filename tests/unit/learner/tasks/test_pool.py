@@ -21,6 +21,7 @@ from virtual_clock import VirtualClockLoop, now, settled
 loop_factory = VirtualClockLoop
 
 KEY = "squares"
+TIMEOUT = 5.0
 Request = dict[str, int]
 
 
@@ -43,12 +44,12 @@ class Squares:
     def at_once(self) -> int:
         return self.limit
 
-    async def invoke(self, request: bytes, timeout: float, *, priority: int) -> Ack:
-        await self.capacity.acquire(priority)
+    async def ask(self, task: int, attempt: int) -> Ack:
+        meta = {"task": task, "attempt": attempt}
+        await self.capacity.acquire(0)
         try:
-            with answering(timeout):
-                meta = json.loads(request)
-                self.asked.append((meta["task"], meta["attempt"]))
+            with answering(TIMEOUT):
+                self.asked.append((task, attempt))
                 await asyncio.sleep(1.0)
                 script = self.script.get(meta["task"], [])
                 behave = script[meta["attempt"]] if meta["attempt"] < len(script) else self.square
@@ -68,10 +69,6 @@ def ack(meta: Request) -> Ack:
     return Ack(meta["task"], meta["attempt"], False, {"total": 1.0}, 1.25)
 
 
-def encode(task: int, attempt: int) -> bytes:
-    return json.dumps({"task": task, "attempt": attempt}).encode()
-
-
 def decode(message: bytes) -> tuple[int, int]:
     meta = json.loads(message)
     if meta["square"] != meta["task"] ** 2:
@@ -89,28 +86,29 @@ def workers(cache: MemoryCache) -> Squares:
     return Squares(cache)
 
 
-class Restored:
-    """Counts how often the requests' inputs were stored again."""
+class Recovered:
+    """Remembers the reasons that something was repaired for."""
 
-    times = 0
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
 
-    async def __call__(self) -> None:
-        self.times += 1
-
-
-@pytest.fixture
-def restored() -> Restored:
-    return Restored()
+    async def __call__(self, reason: str) -> None:
+        self.reasons.append(reason)
 
 
 @pytest.fixture
-def work(restored: Restored) -> Work[int]:
-    return Work(KEY, encode, decode, restored, priority=0)
+def recovered() -> Recovered:
+    return Recovered()
+
+
+@pytest.fixture
+def work(workers: Squares, recovered: Recovered) -> Work[int]:
+    return Work(KEY, workers.ask, decode, recovered)
 
 
 @pytest.fixture
 def pool(workers: Squares, cache: MemoryCache) -> TaskPool:
-    return TaskPool(workers, cache, timeout_seconds=5.0, deadline_seconds=20.0, noun="squares")
+    return TaskPool(workers, cache, timeout_seconds=TIMEOUT, deadline_seconds=20.0, noun="squares")
 
 
 def failing(reason: str, **details: Any) -> Callable[[Request], Awaitable[None]]:
@@ -160,7 +158,7 @@ async def test_pool_waits_for_a_request_as_long_as_its_worker_may_still_answer(
 
     workers.grace_seconds = 2.0
     workers.script[1] = [late]
-    pool = TaskPool(workers, cache, timeout_seconds=5.0, deadline_seconds=None, noun="squares")
+    pool = TaskPool(workers, cache, timeout_seconds=TIMEOUT, deadline_seconds=None, noun="squares")
     group = pool.open(work)
     group.submit([1])
     await pool.settle(group, now())
@@ -227,8 +225,8 @@ async def test_pool_takes_answers_that_come_while_it_reads_many_results(
     await pool.close(group)
 
 
-async def test_pool_restores_the_inputs_that_the_cache_lost(
-    pool: TaskPool, workers: Squares, work: Work[int], restored: Restored
+async def test_pool_has_repaired_what_made_a_task_fail(
+    pool: TaskPool, workers: Squares, work: Work[int], recovered: Recovered
 ) -> None:
     workers.script = {
         0: [failing("weights_missing")],
@@ -238,7 +236,7 @@ async def test_pool_restores_the_inputs_that_the_cache_lost(
     group = pool.open(work)
     group.submit(range(3))
     await pool.settle(group, now())
-    assert restored.times == 2
+    assert sorted(recovered.reasons) == ["busy", "redis_unreachable", "weights_missing"]
     assert group.take_counts().late == 3
     await pool.close(group)
 

@@ -10,6 +10,7 @@ import pytest
 
 from agents_support import agent_class, agents_fragment
 from nitro_actor.protocol.agents import AgentClass
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobInvalid
 from nitro_api.spec.network import Network
 from nitro_api.spec.sharing import Sharing as SharingSpec
@@ -57,7 +58,7 @@ class Step:
                 "stop": SPEC.stop.model_copy(update={"rounds": rounds}),
             }
         )
-        environment = {"classes": {one.name: entry(one) for one in classes}}
+        environment = DescribedEnvironment.from_json({"classes": {one.name: entry(one) for one in classes}})
         self.sharing = Sharing(spec, environment, self.policies, AtOnce())
 
     def set(self, numbers: list[float]) -> None:

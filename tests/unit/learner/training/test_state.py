@@ -87,15 +87,12 @@ def test_steps_of_episodes_that_were_cut_off_are_counted(resumable: bool) -> Non
     again = TrainingState(actors=1)
     again.load_state_dict(state.state_dict())
     assert again.cut_share == state.cut_share
-    older = {name: value for name, value in state.state_dict().items() if name != "recent_steps"}
-    again.load_state_dict(older)
-    assert again.cut_share == 0.4375, "an older checkpoint does not say how long its rounds were"
     for _ in range(10):
         again.absorb([fragment(512, [], resumable=True)], SINGLE_AGENT, keep_end_states=True)
     assert again.cut_share == 0, "what happened ten rounds ago is forgotten"
 
 
-def test_the_episode_length_is_that_of_the_last_20_episodes_and_older_states_begin_without_one() -> None:
+def test_the_episode_length_is_that_of_the_last_20_episodes() -> None:
     state = TrainingState(actors=1)
     assert state.episode_length is None
     state.absorb([fragment(512, [1.0] * 5, [100] * 5)], SINGLE_AGENT, keep_end_states=False)
@@ -104,8 +101,6 @@ def test_the_episode_length_is_that_of_the_last_20_episodes_and_older_states_beg
     again = TrainingState(actors=1)
     again.load_state_dict(state.state_dict())
     assert again.episode_length == 14.5
-    again.load_state_dict({k: v for k, v in state.state_dict().items() if k != "recent_lengths"})
-    assert again.episode_length is None
 
 
 def test_a_policys_reward_is_of_all_agents_that_it_plays() -> None:

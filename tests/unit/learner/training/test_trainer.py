@@ -29,6 +29,7 @@ from nitro_learner.checkpoints.store import CheckpointStore, load, pack
 from nitro_learner.sampling.plans import EvaluationResult
 from nitro_learner.scalers import Decision, RoundOutcome, Scaler
 from nitro_learner.training.adoption import RESUME_FROM, Source
+from nitro_learner.training.builder import Sitting
 from nitro_learner.training.costs import Meter
 from nitro_learner.training.failures import TrainingFailed
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
@@ -92,16 +93,19 @@ class Run:
         self.store = CheckpointStore(folder / "checkpoints", keep_last=100)
         self.ledger = stack.enter_context(Ledger(folder / "ledger.jsonl"))
 
-    def sitting(self, more: Sequence[Listener] = (), **options: Any) -> Trainer:
+    def sitting(
+        self,
+        more: Sequence[Listener] = (),
+        history: Sequence[Row] = (),
+        source: Source | None = None,
+        **options: Any,
+    ) -> Trainer:
         resolved = resolve(load_job(job(**(SMALL | self.spec))))
         self.backend, self.listener = MemoryBackend(resolved.spec), RecordingListener()
         return Trainer(
-            resolved,
+            Sitting(resolved, "run", self.store, self.store.latest(), history, source),
             self.backend,
-            run="run",
-            checkpoints=self.store,
-            checkpoint=self.store.latest(),
-            meter=Meter(self.ledger, resolved.spec.pricing),
+            Meter(self.ledger, resolved.spec.pricing),
             listeners=[self.listener, *more],
             **options,
         )

@@ -13,6 +13,7 @@ from nitro_api import load_job, resolve
 from nitro_api.costs.ledger import Ledger
 from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.training import needs
+from nitro_learner.training.builder import Sitting
 from nitro_learner.training.costs import Meter
 from nitro_learner.training.needs import ActorNeed
 from nitro_learner.training.round_report import Listener
@@ -64,12 +65,9 @@ async def run(folder: Path, **spec: Any) -> list[Any]:
     backend.before = needed
     with contextlib.closing(Ledger(folder / "ledger.jsonl")) as ledger:
         trainer = Trainer(
-            resolved,
+            Sitting(resolved, "run", CheckpointStore(folder / "checkpoints", keep_last=3)),
             backend,
-            run="run",
-            checkpoints=CheckpointStore(folder / "checkpoints", keep_last=3),
-            checkpoint=None,
-            meter=Meter(ledger, resolved.spec.pricing),
+            Meter(ledger, resolved.spec.pricing),
             listeners=[told],
         )
         assert (await trainer.run()).finished

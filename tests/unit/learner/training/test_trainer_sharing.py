@@ -16,6 +16,7 @@ from nitro_api import load_job, resolve
 from nitro_api.costs.ledger import Ledger
 from nitro_learner.cache.memory_cache import MemoryCache
 from nitro_learner.checkpoints.store import CheckpointStore, pack
+from nitro_learner.training import builder
 from nitro_learner.training.costs import Meter
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport
 from nitro_learner.training.sharing import Regrouping
@@ -87,12 +88,9 @@ class Sitting:
         self.backend.new_cache = Listening
         with Ledger(self.folder / "ledger.jsonl") as ledger:
             trainer = Trainer(
-                resolved,
+                builder.Sitting(resolved, "run", store, store.latest()),
                 self.backend,
-                run="run",
-                checkpoints=store,
-                checkpoint=store.latest(),
-                meter=Meter(ledger, resolved.spec.pricing),
+                Meter(ledger, resolved.spec.pricing),
                 listeners=[self.listener],
             )
             self.listener.trainer, self.listener.last = trainer, until

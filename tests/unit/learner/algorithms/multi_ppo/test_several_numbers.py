@@ -10,7 +10,7 @@ import pytest
 from agents_jobs import job
 from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.play import play_of
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import FragmentContainer
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api import load_job, resolve
@@ -36,7 +36,7 @@ def learner(name: str, environment: AgentsEnvironment) -> PolicySet:
     source = job("panel", name, environment=entry, algorithm={"hyperparameters": hyper})
     source["spec"]["network"] = {"hiddenSizes": [16]}
     return registry.make_policies(
-        resolve(load_job(source)).spec, EnvironmentSpec.from_json(environment.spec.to_json())
+        resolve(load_job(source)).spec, DescribedEnvironment.from_json(environment.spec.to_json())
     )
 
 
@@ -52,7 +52,7 @@ def sampled(
         "run",
         1,
         1,
-        EnvironmentSpec.from_json(environment.spec.to_json()),
+        DescribedEnvironment.from_json(environment.spec.to_json()),
         STEPS,
         ENVS,
         wanted,
@@ -65,7 +65,10 @@ def sampled(
 def test_the_best_returns_are_found(kind: str, name: str) -> None:
     """5 for each of two agents; random actions get 25/12, or 2.5 of bits."""
     environment = several("panel", ENVS, "parallel_environments:Panel", kind=kind)
-    policies, described = learner(name, environment), EnvironmentSpec.from_json(environment.spec.to_json())
+    policies, described = (
+        learner(name, environment),
+        DescribedEnvironment.from_json(environment.spec.to_json()),
+    )
     for round in range(1, 26):
         container = WeightsContainer("run", 1, policies.weights(), policies.agents)
         results = policies.update([sampled(environment, container, round)], round)

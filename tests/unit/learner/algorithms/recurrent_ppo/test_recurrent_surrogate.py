@@ -9,7 +9,7 @@ import torch
 
 from actor_support import environment, policies_of
 from learner_support import job
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_actor.rollout import rollout
 from nitro_api.spec.scaling import Scaling
@@ -33,7 +33,7 @@ def updated() -> Any:
         algorithm__hyperparameters__epochs=2,
         algorithm__hyperparameters__learningRate=0.01,
     ).spec
-    learner = registry.make(spec, EnvironmentSpec.from_json(env.spec.to_json()))
+    learner = registry.make(spec, DescribedEnvironment.from_json(env.spec.to_json()))
     policy = policies_of(PolicyWeights.of(*learner.weights()), env.spec)
     fragments = [
         Fragment({"slot": slot, "resumed": False}, rollout(env, policy, seed=slot, steps=24, state={}))

@@ -14,7 +14,7 @@ from agents_support import team
 from learner_support import job
 from nitro_actor.play import play_of
 from nitro_actor.protocol.agents import agent_classes
-from nitro_actor.protocol.environment import EnvironmentSpec
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
@@ -57,7 +57,7 @@ def one_agent(name: str = "Pendulum-v1", **settings: Any) -> tuple[RecurrentPpo,
         network__recurrent__hiddenSize=SIZE,
         **values,
     ).spec
-    learner = registry.make(spec, EnvironmentSpec.from_json(env.spec.to_json()))
+    learner = registry.make(spec, DescribedEnvironment.from_json(env.spec.to_json()))
     assert isinstance(learner, RecurrentPpo)
     return learner, env
 
