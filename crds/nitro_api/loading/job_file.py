@@ -109,7 +109,7 @@ def resolve_stored(stored: Mapping[str, Any]) -> NitroTrainingJob:
         JobInvalid: with every mistake.
         pydantic.ValidationError: as `resolve`.
     """
-    kept = ("name", "namespace", "uid", "finalizers")
+    kept = ("name", "namespace", "uid")
     metadata = {name: stored["metadata"][name] for name in kept if name in stored["metadata"]}
     annotations = stored["metadata"].get("annotations") or {}
     if NO_CHECK in annotations:  # the only one that the learner reads

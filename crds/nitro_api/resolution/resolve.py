@@ -225,7 +225,7 @@ def _resolve_agents(spec: JobSpec) -> None:
 
 def _resolve_function(function: LambdaBackendSpec, metadata: Metadata, resources: Resources) -> None:
     namespace = metadata.namespace or "default"
-    _fill(function, "functionName", function_name(namespace, metadata.name, metadata.finalizers or ()))
+    _fill(function, "functionName", function_name(namespace, metadata.name))
     _fill(function, "region", image_region(function.image))
     mib = math.ceil(_memory_gb(resources) * 1024)
     _fill(function, "memoryMiB", min(max(mib, MEMORY_MIB[0]), MEMORY_MIB[1]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -22,8 +21,6 @@ CREDENTIAL_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TO
 """Entries of a Secret with AWS credentials; the last one only in temporary ones."""
 FINALIZER = "nitro.dev/function"
 """Keeps a deleted job until its function is removed."""
-FORMER_FINALIZER = "nitro.dev/lambda"
-"""The same of jobs whose functions release 0.1 made; they keep their names."""
 REFUSED_CREDENTIALS = frozenset(
     {
         "ExpiredToken",
@@ -139,13 +136,13 @@ class LambdaBackendSpec(Model):
         return ALIAS if self.provisioned_concurrency is not None else None
 
 
-def function_name(namespace: str, job: str, finalizers: Sequence[str] = ()) -> str:
+def function_name(namespace: str, job: str) -> str:
     """The default name of a job's function; one that is too long ends with a hash of the whole.
 
     A namespace has no underscore, so `nitro-team_` begins the functions of this namespace only, and a policy
-    can name them. Release 0.1 wrote a hyphen there.
+    can name them.
     """
-    name = f"nitro-{namespace}{'-' if FORMER_FINALIZER in finalizers else '_'}{job}"
+    name = f"nitro-{namespace}_{job}"
     if len(name) <= MAX_NAME:
         return name
     digest = hashlib.sha256(f"{namespace}/{job}".encode()).hexdigest()[:8]

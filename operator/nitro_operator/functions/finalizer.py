@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 
-from nitro_api.spec.lambda_backend import FINALIZER, FORMER_FINALIZER
+from nitro_api.spec.lambda_backend import FINALIZER
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import TRAINING_JOB, Object
 
-OWN = (FINALIZER, FORMER_FINALIZER)
 ORPHAN = "orphan"
 """Kubernetes' own: its garbage collector takes the owner away from all children, and then the finalizer."""
 ATTEMPTS = 5
 
 
 def held(job: Object) -> bool:
-    return any(one in OWN for one in job["metadata"].get("finalizers") or [])
+    return FINALIZER in (job["metadata"].get("finalizers") or [])
 
 
 def orphans(job: Object) -> bool:
@@ -47,7 +46,7 @@ async def _change(kube: Kube, job: Object, *, present: bool) -> Object | None:
                 return fresh
             if present and "deletionTimestamp" in fresh["metadata"]:
                 return None
-            others = [one for one in fresh["metadata"].get("finalizers") or [] if one not in OWN]
+            others = [name for name in fresh["metadata"].get("finalizers") or [] if name != FINALIZER]
             patch = {
                 "metadata": {
                     "finalizers": [*others, FINALIZER] if present else others,

@@ -264,8 +264,7 @@ def waits(problem: Problem, seconds: float) -> Problem:
 def left_behind(problem: Problem, job: Object) -> Problem:
     """The problem that a job was deleted and its function still exists."""
     given, meta = job["spec"]["backend"].get("lambda") or {}, job["metadata"]
-    usual = function_name(meta["namespace"], meta["name"], meta.get("finalizers") or ())
-    name = given.get("functionName") or usual
+    name = given.get("functionName") or function_name(meta["namespace"], meta["name"])
     region = given.get("region") or image_region(given.get("image"))
     return Problem(
         "FunctionLeft",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from nitro_api.spec.lambda_backend import FINALIZER, FORMER_FINALIZER
+from nitro_api.spec.lambda_backend import FINALIZER
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation import reported
@@ -124,7 +124,7 @@ def _succeeded(job: Object, observed: Observed) -> bool:
 def _deletion(job: Object) -> Problem:
     """The state of a deleted job in words; a warning if somebody else than Nitro and Kubernetes keeps it."""
     finalizers = job["metadata"].get("finalizers") or []
-    others = [one for one in finalizers if one not in (FINALIZER, FORMER_FINALIZER, FOREGROUND)]
+    others = [finalizer for finalizer in finalizers if finalizer not in (FINALIZER, FOREGROUND)]
     keepers = f"the finalizer{'s' if len(finalizers) > 1 else ''} {', '.join(finalizers)}"
     remedy = " Whoever set it removes it; see what it waits for." if others else ""
     return Problem(

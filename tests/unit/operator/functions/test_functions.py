@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from botocore.credentials import RefreshableCredentials
 
-from nitro_api import resolve_stored
 from nitro_operator.functions import problems
 from nitro_operator.functions.aws import Access, Aws, AwsError
 from nitro_operator.functions.desired import DesiredFunction, desired_function
@@ -310,14 +309,3 @@ class TestProblems:
         cause = problems.refusal(AwsError("delete_function", "AccessDeniedException", "no"), "f")
         told = problems.left_behind(cause, make_job(backend=backend()))
         assert told.message.endswith("--region us-east-2 --function-name nitro-team_hopper")
-
-    def test_a_function_of_the_release_before_keeps_its_name(self) -> None:
-        def name(*finalizers: str) -> str:
-            job = make_job(backend=backend())
-            job["metadata"]["finalizers"] = list(finalizers)
-            function = resolve_stored(job).spec.backend.lambda_
-            assert function is not None
-            return function.function_name
-
-        assert name() == name("nitro.dev/function") == name("example.com/mine") == "nitro-team_hopper"
-        assert name("example.com/mine", "nitro.dev/lambda") == "nitro-team-hopper"
