@@ -87,7 +87,7 @@ def scaling_of(name: str) -> Scaling:
     scaler, _, decay = name.partition("-decay-")
     low, high = (24, 24) if scaler == "fixed" else (8, 64)
     return Scaling(
-        scaler=scaler,  # type: ignore[arg-type]
+        scaler=scaler,
         min_actors=low,
         max_actors=high,
         initial_actors=low,

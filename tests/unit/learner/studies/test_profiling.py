@@ -43,5 +43,5 @@ def test_pods_ask_for_a_core_and_the_peak_with_room() -> None:
 
 @pytest.mark.parametrize(("most", "expected"), [(1, 1), (8, 1), (15, 1), (24, 3), (64, 8), (4096, 32)])
 def test_the_largest_round_is_about_eight_pods(most: int, expected: int) -> None:
-    scaling = Scaling(min_actors=1, max_actors=most, initial_actors=1, decay=0.9)
+    scaling = Scaling(scaler="nitro", min_actors=1, max_actors=most, initial_actors=1, decay=0.9)
     assert profiling.per_pod(scaling) == expected

@@ -12,7 +12,7 @@ from pod_simulator import Place, Simulation, TraceRound, oracle, read_trace
 
 TRACES = Path(__file__).parents[3] / "data" / "request-traces"
 PLACE = Place(start=4.0, start_each=0.0, drain=6.0, drain_each=0.0, slot=1.0)
-RANGE = Scaling(min_actors=1, max_actors=64, initial_actors=1, decay=1.0)
+RANGE = Scaling(scaler="nitro", min_actors=1, max_actors=64, initial_actors=1, decay=1.0)
 
 
 def follow(demand: Demand, held: int, times: PodTimes) -> Holding:  # noqa: ARG001
