@@ -135,9 +135,9 @@ class StackedPerceptron:
         """[P, B, D] to [P, B, outputs], with a graph that can be differentiated twice."""
         *hidden, heads = self._layers
         for layer in hidden:
-            z = _linear(x, *layer.of(parameters))
+            z = linear(x, *layer.of(parameters))
             x = kernels.tanh(z) if self.activation == "tanh" else torch.relu(z)
-        return _linear(x, *heads.of(parameters))
+        return linear(x, *heads.of(parameters))
 
     @torch.no_grad()
     def trace(self, parameters: Tensor, x: Tensor) -> list[Tensor]:
@@ -145,9 +145,9 @@ class StackedPerceptron:
         *hidden, heads = self._layers
         trace = [x]
         for layer in hidden:
-            z = _linear(trace[-1], *layer.of(parameters))
+            z = linear(trace[-1], *layer.of(parameters))
             trace.append(kernels.tanh_(z) if self.activation == "tanh" else z.relu_())
-        trace.append(_linear(trace[-1], *heads.of(parameters)))
+        trace.append(linear(trace[-1], *heads.of(parameters)))
         return trace
 
     @torch.no_grad()
@@ -162,20 +162,43 @@ class StackedPerceptron:
         """
         for index in reversed(range(len(self._layers))):
             weight, _ = self._layers[index].of(parameters)
-            into_weight, into_bias = self._layers[index].of(into)
             h = trace[index]
-            into_weight.baddbmm_(grad.transpose(1, 2), h)
-            into_bias.add_(grad.sum(1))
+            grad = _add_gradients(self._layers[index].of(into), weight, grad, h, below=index > 0)
             if index > 0:
-                grad = torch.bmm(grad, weight)
                 if self.activation == "tanh":
                     torch.ops.aten.tanh_backward.grad_input(grad, h, grad_input=grad)
                 else:
                     torch.ops.aten.threshold_backward.grad_input(grad, h, 0, grad_input=grad)
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x W^T + b of each policy: [P, B, i], [P, o, i] and [P, o] to [P, B, o]."""
+    if _alone(weight):
+        each = zip(x.split(1), weight.split(1), bias.split(1), strict=True)
+        return torch.cat([linear(*policy) for policy in each])
     return torch.baddbmm(bias[:, None], x, weight.transpose(1, 2))
+
+
+def _alone(weight: Tensor) -> bool:
+    """Whether a layer is computed policy by policy. One output or one input makes a product of a vector,
+    which rounds otherwise within a batch of products than alone. Policies that train together shall learn
+    the same, to the bit, as each alone."""
+    return len(weight) > 1 and 1 in weight.shape[1:]
+
+
+def _add_gradients(
+    into: tuple[Tensor, Tensor], weight: Tensor, grad: Tensor, h: Tensor, *, below: bool
+) -> Tensor:
+    """Add a layer's gradients by its weights and biases to `into`, and return the one by its input, where
+    there is a layer `below`."""
+    if _alone(weight):
+        each = zip(
+            into[0].split(1), into[1].split(1), weight.split(1), grad.split(1), h.split(1), strict=True
+        )
+        return torch.cat([_add_gradients((w_, b_), w, g, x, below=below) for w_, b_, w, g, x in each])
+    into[0].baddbmm_(grad.transpose(1, 2), h)
+    into[1].add_(grad.sum(1))
+    return torch.bmm(grad, weight) if below else grad
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from nitro_learner.algorithms.agents.stacked import StackedPerceptron
+from nitro_learner.algorithms.agents.stacked import StackedPerceptron, linear
 from nitro_learner.networks import kernels
 from nitro_learner.networks.images import Activation
 
@@ -83,7 +83,7 @@ class StackedRecurrent:
         z = self._hidden(hidden, x)
         features = kernels.tanh(z) if self._activation == "tanh" else torch.relu(z)
         weight = ih.view(-1, *self._shapes["gru.weight_ih"])
-        return torch.baddbmm(bias[:, None], features, weight.transpose(1, 2))
+        return linear(features, weight, bias)
 
     def kept(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """The weight [P, 3 H, H] and the bias [P, 3 H] of what the gates see of the memory."""
