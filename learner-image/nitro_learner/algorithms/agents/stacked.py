@@ -174,8 +174,8 @@ class StackedPerceptron:
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x W^T + b of each policy: [P, B, i], [P, o, i] and [P, o] to [P, B, o]."""
     if _alone(weight):
-        each = zip(x.split(1), weight.split(1), bias.split(1), strict=True)
-        return torch.cat([linear(*policy) for policy in each])
+        policies = zip(*(torch.split(of_all, 1) for of_all in (x, weight, bias)), strict=True)
+        return torch.cat([linear(*policy) for policy in policies])
     return torch.baddbmm(bias[:, None], x, weight.transpose(1, 2))
 
 
@@ -192,10 +192,8 @@ def _add_gradients(
     """Add a layer's gradients by its weights and biases to `into`, and return the one by its input, where
     there is a layer `below`."""
     if _alone(weight):
-        each = zip(
-            into[0].split(1), into[1].split(1), weight.split(1), grad.split(1), h.split(1), strict=True
-        )
-        return torch.cat([_add_gradients((w_, b_), w, g, x, below=below) for w_, b_, w, g, x in each])
+        policies = zip(*(torch.split(of_all, 1) for of_all in (*into, weight, grad, h)), strict=True)
+        return torch.cat([_add_gradients((w_, b_), *policy, below=below) for w_, b_, *policy in policies])
     into[0].baddbmm_(grad.transpose(1, 2), h)
     into[1].add_(grad.sum(1))
     return torch.bmm(grad, weight) if below else grad
