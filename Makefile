@@ -17,7 +17,7 @@ INSTALL  := UV=$(UV) scripts/pip-install
 UV_VERSION := 0.13.8
 AUDIT := $(UV) tool run pip-audit==2.9.0 --requirement hashes.txt --require-hashes --disable-pip
 PACKAGES := -e crds -e actor-image[lambda,agents] -e learner-image[train,local,export,wandb,mlflow,video,pandas] -e experiments[search] -e operator
-SOURCES  := crds actor-image learner-image experiments operator monitoring website charts scripts tests
+SOURCES  := crds actor-image learner-image rllib experiments operator monitoring website charts scripts tests
 STAMP    := build/environment
 # File by file: the tests of one file share what is slow to start, such as an API server. One process more than
 # cores, because a test often waits for what it has started.
@@ -49,7 +49,7 @@ lint: $(STAMP) ## check format, style, types and the import contract
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
-	PYTHONPATH=monitoring $(BIN)/lint-imports
+	PYTHONPATH=monitoring:rllib $(BIN)/lint-imports
 
 # Each tool is in an environment of its own, which uv keeps.
 TOOL := $(UV) tool run --quiet --from
@@ -81,10 +81,10 @@ test-fast: lint ## lint, then the unit tests that are not marked slow (two minut
 
 # RLlib's tests have an environment of their own, so that the usual one stays free of Ray.
 RLLIB ?= build/rllib
-$(RLLIB)/installed: constraints.txt pyproject.toml learner-image/pyproject.toml experiments/pyproject.toml $(STAMP)
+$(RLLIB)/installed: constraints.txt pyproject.toml $(wildcard */pyproject.toml) $(STAMP)
 	@test -x $(RLLIB)/bin/python || $(UV) venv --quiet --python $(BIN)/python $(RLLIB)
 	$(INSTALL) $(RLLIB)/bin/python --constraints constraints.txt --group dev \
-		-e crds -e actor-image -e learner-image[train,local,rllib] -e experiments
+		-e crds -e actor-image -e learner-image[train,local] -e rllib -e experiments
 	@touch $@
 
 .PHONY: test-rllib
@@ -169,12 +169,12 @@ generate: $(STAMP) ## write the generated files again: places of the version, th
 	$(BIN)/python scripts/package_map.py docs/development.md
 
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header --group dev --group docs \
-	--no-emit-package nitro-api --no-emit-package nitro-actor --no-emit-package nitro-learner --no-emit-package nitro-experiments --no-emit-package nitro-operator
+	--no-emit-package nitro-api --no-emit-package nitro-actor --no-emit-package nitro-learner --no-emit-package nitro-rllib --no-emit-package nitro-experiments --no-emit-package nitro-operator
 
 # hashes.txt has the same versions with the hashes of their files; hashes in constraints.txt would forbid to install our own folders.
 .PHONY: constraints
 constraints: $(STAMP) ## resolve constraints.txt anew, and hashes.txt with it
-	printf '%s\n' '-e ./crds' '-e ./actor-image[lambda,agents,smax,smax-source]' '-e ./learner-image[train,local,export,rllib,wandb,mlflow,video,pandas]' '-e ./experiments[search]' '-e ./operator' > build/packages.in
+	printf '%s\n' '-e ./crds' '-e ./actor-image[lambda,agents,smax,smax-source]' '-e ./learner-image[train,local,export,wandb,mlflow,video,pandas]' '-e ./rllib' '-e ./experiments[search]' '-e ./operator' > build/packages.in
 	$(COMPILE) build/packages.in -o build/constraints.txt
 	$(COMPILE) --generate-hashes --constraint build/constraints.txt build/packages.in -o build/hashes.txt
 	mv build/constraints.txt constraints.txt

@@ -26,7 +26,7 @@ from pathlib import Path
 import version
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("crds", "actor-image", "learner-image", "experiments", "operator")
+PACKAGES = ("crds", "actor-image", "learner-image", "rllib", "experiments", "operator")
 IMAGES = {
     "actor-image": ("nitro_actor[lambda,agents]",),
     "learner-image": ("nitro_learner[train,local]", "nitro_actor", "nitro_api"),

@@ -17,7 +17,10 @@ FORM = re.compile(r"\d+\.\d+\.\d+(-rc\.\d+)?")
 """Versions that Helm and pip both take."""
 _TAG = r"nitro-(?:actor|learner|operator)[a-z-]*:"
 PLACES = {
-    "*/pyproject.toml": (r'^version = "', r"\bnitro-(?:api|actor|learner|experiments)(?:\[[a-z,]+\])?=="),
+    "*/pyproject.toml": (
+        r'^version = "',
+        r"\bnitro-(?:api|actor|learner|experiments|rllib)(?:\[[a-z,]+\])?==",
+    ),
     "*/Dockerfile*": (r"^ARG VERSION=", _TAG),
     "charts/nitro/Chart.yaml": (r"^version: ", r"^appVersion: "),
     "CITATION.cff": (r"^version: ",),

@@ -44,7 +44,7 @@ class JobInvalid(ValueError):  # noqa: N818
         super().__init__("\n".join(str(error) for error in self.errors))
 
 
-_FOLDERS = {"experiments": "./experiments", "search": "./experiments"}
+_FOLDERS = {"experiments": "./experiments", "search": "./experiments", "rllib": "./rllib"}
 """Extras of the learner that bring another package of this repository -> its folder."""
 
 

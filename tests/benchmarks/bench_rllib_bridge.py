@@ -51,7 +51,7 @@ def stock(epochs: int, minibatch: int, fragments: list[Any], parts: Parts) -> li
     from ray.rllib.core import DEFAULT_MODULE_ID
     from ray.rllib.env import INPUT_ENV_SPACES
 
-    from nitro_learner.algorithms.rllib.episodes import episodes
+    from nitro_rllib.episodes import episodes
 
     config = stock_config(0, 0)
     spaces = Box(-np.inf, np.inf, (11,), np.float32), Box(-1.0, 1.0, (3,), np.float32)
@@ -82,7 +82,7 @@ def median(rounds: list[dict[str, np.ndarray]], part: str, clock: int = 1) -> fl
 def main() -> None:
     sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
     from learner_support import fragment
-    from nitro_learner.algorithms.rllib import base, ppo
+    from nitro_rllib import base, ppo
     from rllib_support import algorithm
 
     parts = Parts()

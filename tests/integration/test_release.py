@@ -40,7 +40,7 @@ def test_packages_of_one_commit_are_equal_to_the_byte(checkout: Path, built: Pat
     names = {file.name for file in built.iterdir()}
     assert names == {"constraints.txt"} | {
         f"nitro_{name}-{NUMBER}{end}"
-        for name in ("api", "actor", "learner", "experiments", "operator")
+        for name in ("api", "actor", "learner", "rllib", "experiments", "operator")
         for end in ("-py3-none-any.whl", ".tar.gz")
     }
     for name in names:
@@ -58,6 +58,7 @@ def test_wheels_hold_the_whole_package_and_the_licence_and_run(
         "crds/nitro_api",
         "actor-image/nitro_actor",
         "learner-image/nitro_learner",
+        "rllib/nitro_rllib",
         "experiments/nitro_experiments",
         "operator/nitro_operator",
     ):

@@ -55,7 +55,7 @@ def test_another_version_reaches_every_file(copy: Path) -> None:
             if re.search(rf"(?<![\d.]){re.escape(old)}(?![\d.]*\d)", line)
         ]
     assert left == [], "a place that scripts/version.py does not know"
-    for folder in ("crds", "actor-image", "learner-image", "experiments", "operator"):
+    for folder in ("crds", "actor-image", "learner-image", "rllib", "experiments", "operator"):
         assert tomllib.loads((copy / folder / "pyproject.toml").read_text())["project"]["version"] == NEW
     learner = tomllib.loads((copy / "learner-image" / "pyproject.toml").read_text())["project"]
     assert f"nitro-api=={NEW}" in learner["dependencies"]

@@ -8,8 +8,8 @@ from ray.rllib.core.learner.training_data import TrainingData
 
 from learner_support import fragment
 from nitro_learner.algorithms.actor_critic import standardise
-from nitro_learner.algorithms.rllib.episodes import episodes
 from nitro_learner.data.batch import Fragment
+from nitro_rllib.episodes import episodes
 from rllib_support import algorithm
 
 

@@ -17,13 +17,13 @@ from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.algorithms import registry
+from nitro_learner.algorithms.availability import RllibError
 from nitro_learner.algorithms.base import OffPolicyAlgorithm
-from nitro_learner.algorithms.rllib.availability import RllibError
-from nitro_learner.algorithms.rllib.episodes import episodes
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import gradient_noise
 from nitro_learner.checkpoints.store import load, pack
 from nitro_learner.data.batch import Fragment
+from nitro_rllib.episodes import episodes
 from rllib_support import algorithm, rllib_job
 
 NAMES = ["rllib/impala", "rllib/appo"]

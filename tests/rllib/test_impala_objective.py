@@ -16,10 +16,10 @@ from torch import Tensor
 
 from learner_support import fragment
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
-from nitro_learner.algorithms.rllib.episodes import episodes
-from nitro_learner.algorithms.rllib.traces import traced
 from nitro_learner.boosting.surrogate import Objective
 from nitro_learner.data.batch import Fragment
+from nitro_rllib.episodes import episodes
+from nitro_rllib.traces import traced
 from rllib_support import algorithm
 
 LEARNERS = {"rllib/appo": appo_torch_learner, "rllib/impala": impala_torch_learner}

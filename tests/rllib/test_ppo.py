@@ -16,12 +16,12 @@ from nitro_actor import rollout
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.ppo.learning import Ppo
-from nitro_learner.algorithms.rllib.episodes import episodes
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import gradient_noise
 from nitro_learner.boosting.surrogate import Objective
 from nitro_learner.checkpoints.store import load, pack
 from nitro_learner.data.batch import Fragment
+from nitro_rllib.episodes import episodes
 from rllib_support import SMALL, algorithm, rllib_job
 
 QUICK = {"num_epochs": 2, "minibatch_size": 64, "lr": 1e-3}

@@ -7,9 +7,10 @@ import pytest
 
 from learner_support import fragment
 from nitro_api import JobInvalid
+from nitro_learner.algorithms import availability
 from nitro_learner.algorithms.base import OnPolicyAlgorithm
-from nitro_learner.algorithms.rllib import availability, settings
 from nitro_learner.checkpoints.store import pack
+from nitro_rllib import settings
 from rllib_support import algorithm, rllib_job
 
 BASE = {

@@ -16,7 +16,7 @@ from nitro_actor.policy import head_parameters
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import FieldError, JobInvalid, JobSpec
 from nitro_api.resolution.teams import teams_of
-from nitro_learner.algorithms.rllib import availability
+from nitro_learner.algorithms import availability
 
 
 def check(spec: JobSpec, environment: DescribedEnvironment) -> None:

@@ -1,18 +1,18 @@
 """Learning algorithms: `make_policies` builds what a job learns."""
 
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import Any, cast
 
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_api.algorithms.record import Feeding
 from nitro_api.spec.network import Network
+from nitro_learner.algorithms import availability
 from nitro_learner.algorithms.agents.team import SharingLearner
 from nitro_learner.algorithms.agents.teams import make_teams
 from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm, OnPolicyAlgorithm
 from nitro_learner.algorithms.fits import check_agents, check_evaluations, check_size
 from nitro_learner.algorithms.policy_set import PolicySet
-from nitro_learner.algorithms.rllib import availability
 
 ALGORITHMS = {
     "ppo": "ppo.learning:Ppo",
@@ -22,11 +22,11 @@ ALGORITHMS = {
     "iql": "q_learning.learning:QLearner",
     "vdn": "q_learning.learning:QLearner",
     "qmix": "q_learning.learning:QLearner",
-    "rllib/ppo": "rllib.ppo:RllibPpo",
-    "rllib/appo": "rllib.impala:RllibAppo",
-    "rllib/impala": "rllib.impala:RllibImpala",
 }
-"""The class of each algorithm, by spec.algorithm.name: its module in this folder, and its name there."""
+"""The class of each algorithm, by spec.algorithm.name: its module in this folder, and its name there.
+
+RLlib's are in a package of their own, which names them by entry points of the group `nitro.algorithms`.
+"""
 
 RECURRENT = {
     "ppo": "recurrent_ppo.one_agent:RecurrentPpo",
@@ -91,7 +91,9 @@ def make_policies(spec: JobSpec, environment: DescribedEnvironment, device: str 
 
 def _learns(name: str, network: Network) -> Any:
     """The class of an algorithm, by the algorithm's name."""
+    # A class is imported only now: RLlib's take seconds to import, and are not installed everywhere.
+    if name not in ALGORITHMS:
+        (installed,) = metadata.entry_points(group="nitro.algorithms", name=name)
+        return installed.load()
     module, _, own = (RECURRENT if network.recurrent else ALGORITHMS)[name].partition(":")
-    # The class is imported only now: RLlib's classes take seconds to import, and are not installed
-    # everywhere.
     return getattr(import_module(f"nitro_learner.algorithms.{module}"), own)

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
     from nitro_api import JobInvalid, resolve_stored
-    from nitro_learner.algorithms.rllib import availability
+    from nitro_learner.algorithms import availability
     from nitro_learner.cluster.job import JobClient
     from nitro_learner.cluster.status_reporter import StatusReporter
     from nitro_learner.run import logs

@@ -22,7 +22,7 @@ from typing import Any
 from nitro_api import FieldError, JobInvalid, NitroTrainingJob, load_job, resolve, warnings
 from nitro_api.errors import ABSENT
 from nitro_api.loading.job_file import lost_points
-from nitro_learner.algorithms.rllib import availability
+from nitro_learner.algorithms import availability
 from nitro_learner.cli.common import add_run_or_job, add_set, some_path
 from nitro_learner.cli.exits import BAD_INPUT, DONE
 from nitro_learner.run.tracking import availability as trackers

@@ -21,7 +21,7 @@ from typing import Any
 from nitro_learner.backends.output import LogFile
 
 # The packages whose records are ours; libraries log only warnings.
-_OURS = ("nitro_learner", "nitro_experiments", "nitro_actor", "nitro_api")
+_OURS = ("nitro_learner", "nitro_rllib", "nitro_experiments", "nitro_actor", "nitro_api")
 
 
 class JsonFormatter(logging.Formatter):

@@ -8,7 +8,7 @@ from typing import Any
 from nitro_api import NitroTrainingJob, load_job, resolve
 from nitro_api.resolution.episodes import keep_rollout
 from nitro_api.resolution.resolve import keep_rate, keep_scaler
-from nitro_learner.algorithms.rllib import availability
+from nitro_learner.algorithms import availability
 from nitro_learner.studies import environment_ids
 
 BEGUN_HERE = ["spec.resumeFrom=null"]

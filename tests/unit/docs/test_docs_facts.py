@@ -50,7 +50,9 @@ def test_rllib_is_installed_in_the_versions_that_are_tested() -> None:
     assert all("--constraint constraints.txt" in line for line in installs)
 
 
-@pytest.mark.parametrize("folder", ["crds", "actor-image", "learner-image", "experiments", "operator"])
+@pytest.mark.parametrize(
+    "folder", ["crds", "actor-image", "learner-image", "rllib", "experiments", "operator"]
+)
 def test_no_message_has_the_packages_installed_from_an_index_which_has_none_of_them(folder: str) -> None:
     told = [
         f"{path.relative_to(ROOT)}: {line.strip()}"

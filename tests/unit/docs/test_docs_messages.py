@@ -16,6 +16,7 @@ PACKAGES = (
     "crds/nitro_api",
     "actor-image/nitro_actor",
     "learner-image/nitro_learner",
+    "rllib/nitro_rllib",
     "experiments/nitro_experiments",
     "operator/nitro_operator",
 )

@@ -185,7 +185,7 @@ def test_the_best_return_is_found() -> None:
 
 
 def test_rllib_takes_no_masks() -> None:
-    from nitro_learner.algorithms.rllib import availability
+    from nitro_learner.algorithms import availability
 
     spec = resolve(load_job(job(algorithm={"name": "rllib/ppo"}))).spec
     with pytest.raises(

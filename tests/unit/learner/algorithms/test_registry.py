@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -179,12 +180,16 @@ def test_an_algorithm_is_added_by_its_folder_its_record_and_a_line_in_either_reg
 
 
 def test_every_algorithm_of_the_api_has_a_class() -> None:
-    assert set(registry.ALGORITHMS) == set(RECORDS)
-    for name, place in registry.ALGORITHMS.items():
+    rllib = tomllib.loads((ROOT / "rllib" / "pyproject.toml").read_text())["project"]["entry-points"]
+    theirs = rllib["nitro.algorithms"]
+    assert {*registry.ALGORITHMS, *theirs} == set(RECORDS)
+    for place in theirs.values():
         module, _, attribute = place.partition(":")
-        assert (Path(registry.__file__).parent / f"{module.replace('.', '/')}.py").is_file()
-        if RECORDS[name].settings != "rllib":
-            assert isinstance(getattr(import_module(f"nitro_learner.algorithms.{module}"), attribute), type)
+        source = ROOT / "rllib" / f"{module.replace('.', '/')}.py"
+        assert f"\nclass {attribute}(" in source.read_text(encoding="utf-8")
+    for place in registry.ALGORITHMS.values():
+        module, _, attribute = place.partition(":")
+        assert isinstance(getattr(import_module(f"nitro_learner.algorithms.{module}"), attribute), type)
 
 
 def test_a_class_that_cannot_be_fed_as_its_record_says_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,14 +12,13 @@ import yaml
 from learner_support import HOPPER, job
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobInvalid
-from nitro_learner.algorithms import registry
-from nitro_learner.algorithms.rllib import availability
+from nitro_learner.algorithms import availability, registry
 from nitro_learner.cli import main
 from nitro_learner.training import failures
 from nitro_learner.training.failures import TrainingFailed
 
 REMEDY = (
-    "in a checkout run pip install ./actor-image './learner-image[train,rllib]', on a cluster use a "
+    "in a checkout run pip install ./actor-image ./rllib './learner-image[train,rllib]', on a cluster use a "
     "learner image that was built with --build-arg EXTRAS=rllib"
 )
 MISSING = f'spec.algorithm.name: "rllib/ppo"; needs Ray\'s RLlib, which is not installed; {REMEDY}'
@@ -29,7 +28,8 @@ MISSING = f'spec.algorithm.name: "rllib/ppo"; needs Ray\'s RLlib, which is not i
 def _without_ray() -> Iterator[None]:
     assert importlib.util.find_spec("ray") is None, "the usual environment stays free of Ray"
     yield
-    sys.modules.pop("ray", None)
+    for name in ("ray", "nitro_rllib", "nitro_rllib.settings"):
+        sys.modules.pop(name, None)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,14 @@ def test_a_missing_rllib_is_reported_with_the_way_to_install_it() -> None:
 def test_an_unsupported_ray_is_named_with_the_supported_version(
     version: str | None, obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for package in ("ray", "tree", "fsspec", "pandas", "pyarrow", "scipy"):
+    for package in ("nitro_rllib", "ray", "tree", "fsspec", "pandas", "pyarrow", "scipy"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").touch()
+    ours = tmp_path / "nitro_rllib-0.dist-info"
+    ours.mkdir()
+    (ours / "METADATA").write_text("Name: nitro-rllib\nVersion: 0\nRequires-Dist: ray<2.61,>=2.60.0\n")
+    (ours / "entry_points.txt").write_text("[nitro.settings]\nrllib = nitro_rllib.settings:mistakes\n")
+    (tmp_path / "nitro_rllib" / "settings.py").write_text("import ray.rllib\n")
     if version:
         (tmp_path / "ray-0.dist-info").mkdir()
         (tmp_path / "ray-0.dist-info" / "METADATA").write_text(f"Name: ray\nVersion: {version}\n")

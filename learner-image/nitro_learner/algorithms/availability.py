@@ -24,8 +24,8 @@ _REMEDY = (
     f"{installing('train', 'rllib')}, on a cluster use a learner image that was built with "
     "--build-arg EXTRAS=rllib"
 )
-_PACKAGES = ("ray", "tree", "fsspec", "pandas", "pyarrow", "scipy")
-"""Packages that importing RLlib needs: those of the extra `rllib`, by their modules' names."""
+_PACKAGES = ("nitro_rllib", "ray", "tree", "fsspec", "pandas", "pyarrow", "scipy")
+"""Our package of RLlib's learners and what it needs, by their modules' names: the extra `rllib`."""
 
 
 class RllibError(Exception):
@@ -51,14 +51,15 @@ def check(spec: JobSpec) -> None:
         raise _unusable(spec, obstacle)
     prepare()
     try:
-        from nitro_learner.algorithms.rllib import settings
+        (settings,) = importlib.metadata.entry_points(group="nitro.settings", name="rllib")
+        mistakes = settings.load()
     except Exception as error:  # importing a broken package can raise anything
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise _unusable(
             spec, f"needs RLlib of Ray {_needed()}, which cannot be imported ({reason})"
         ) from error
 
-    found = settings.mistakes(spec.algorithm.name, spec.algorithm.rllib or {})
+    found = mistakes(spec.algorithm.name, spec.algorithm.rllib or {})
     if found:
         raise JobInvalid(found)
 
@@ -100,9 +101,9 @@ def _obstacle() -> str | None:
 
 
 def _needed() -> str:
-    """The minor of Ray that the extra `rllib` pins: 2.60."""
+    """The minor of Ray that nitro-rllib pins: 2.60."""
     pins = (
-        re.match(r"ray\b.*>=(\d+\.\d+)", line) for line in importlib.metadata.requires("nitro-learner") or ()
+        re.match(r"ray\b.*>=(\d+\.\d+)", line) for line in importlib.metadata.requires("nitro-rllib") or ()
     )
     return next(pin[1] for pin in pins if pin)
 

@@ -22,9 +22,9 @@ from nitro_learner.algorithms.impact.learning import denominator
 from nitro_learner.algorithms.impact.replay import CircularBuffer
 from nitro_learner.algorithms.ppo.loss import Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
-from nitro_learner.algorithms.rllib.base import RllibAlgorithm
-from nitro_learner.algorithms.rllib.traces import traced
 from nitro_learner.data.batch import Fragment, Rollouts
+from nitro_rllib.base import RllibAlgorithm
+from nitro_rllib.traces import traced
 
 _MAX_STALENESS = 4
 """Policy versions. RLlib has no limit, but its runners fetch the newest weights before each fragment."""

@@ -7,8 +7,8 @@ from nitro_learner.algorithms.actor_critic import explained_variance, loss_terms
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.ppo.loss import Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
-from nitro_learner.algorithms.rllib.base import RllibAlgorithm
 from nitro_learner.data.batch import Batch, Fragment, assemble
+from nitro_rllib.base import RllibAlgorithm
 
 
 class RllibPpo(RllibAlgorithm):

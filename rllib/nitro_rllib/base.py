@@ -18,16 +18,16 @@ from torch import Tensor
 
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
+from nitro_learner.algorithms.availability import RllibError
 from nitro_learner.algorithms.base import check_network
 from nitro_learner.algorithms.ppo.loss import Coefficients
-from nitro_learner.algorithms.rllib import settings
-from nitro_learner.algorithms.rllib.availability import RllibError
-from nitro_learner.algorithms.rllib.episodes import episodes
-from nitro_learner.algorithms.rllib.module import NitroModule
 from nitro_learner.data.batch import Fragment, vectors
 from nitro_learner.networks.actor_critic import ActorCritic, chunk_size
 from nitro_learner.networks.architecture import arguments, description
 from nitro_learner.networks.distributions import distribution_of
+from nitro_rllib import settings
+from nitro_rllib.episodes import episodes
+from nitro_rllib.module import NitroModule
 
 _COMPONENTS = [COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER]
 

@@ -18,9 +18,9 @@ from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.learner.training_data import TrainingData
 from torch import Tensor
 
-from nitro_learner.algorithms.rllib.episodes import episodes
 from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.distributions import Distribution
+from nitro_rllib.episodes import episodes
 
 
 class Traces(NamedTuple):
