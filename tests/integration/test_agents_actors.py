@@ -15,8 +15,8 @@ from nitro_actor.agents.environment import AgentsSpec
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api import JobSpec, load_job, resolve
 from nitro_learner.backends.base import BackendError
+from nitro_learner.backends.cache.redis_cache import RedisCache
 from nitro_learner.backends.local import LocalBackend
-from nitro_learner.cache.redis_cache import RedisCache
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.fragments import end_state

@@ -9,9 +9,9 @@ import pytest
 import redis.asyncio
 
 from local_support import redis_server
+from nitro_learner.backends.cache.base import CacheError, CacheFull, CacheUnreachable
+from nitro_learner.backends.cache.redis_cache import RedisCache
 from nitro_learner.backends.redis_server import RedisServer
-from nitro_learner.cache.base import CacheError, CacheFull, CacheUnreachable
-from nitro_learner.cache.redis_cache import RedisCache
 
 
 @pytest.fixture

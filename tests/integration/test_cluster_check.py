@@ -27,8 +27,8 @@ from nitro_api import resolve_stored
 from nitro_api.spec.learner_status import TrainingStatus
 from nitro_learner.backends.base import FatalError
 from nitro_learner.backends.knative import KnativeBackend
-from nitro_learner.checking.report import report_of
 from nitro_learner.run.check_listener import ActorCheck
+from nitro_learner.run.checking.report import report_of
 from nitro_operator.builders import JobView
 from nitro_operator.builders.credentials import credentials_secret
 from nitro_operator.config import Config

@@ -18,9 +18,9 @@ import pytest
 import yaml
 
 from nitro_api.spec.environment import Environment
-from nitro_learner.checking.process import EnvironmentCheck
-from nitro_learner.checking.report import Report
 from nitro_learner.cli import main
+from nitro_learner.run.checking.process import EnvironmentCheck
+from nitro_learner.run.checking.report import Report
 
 SUPPORT = Path(__file__).parents[1] / "support"
 LONG = 120.0
@@ -104,7 +104,7 @@ def test_a_check_ends_with_the_program_that_started_it(tmp_path: Path) -> None:
     program = f"""
 import sys, time
 from nitro_api.spec.environment import Environment
-from nitro_learner.checking.process import EnvironmentCheck
+from nitro_learner.run.checking.process import EnvironmentCheck
 given = {{"id": "x", "entryPoint": "broken_environments:LeavesThings", "kwargs": {{"file": {str(file)!r}}}}}
 check = EnvironmentCheck(Environment.model_validate(given), 600)
 print(check.pid, flush=True)

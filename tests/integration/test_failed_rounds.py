@@ -10,8 +10,8 @@ import pytest
 
 from nitro_api import load_job, resolve
 from nitro_learner.backends.base import FatalError
+from nitro_learner.backends.cache.base import Cache, CacheUnreachable
 from nitro_learner.backends.local import LocalBackend
-from nitro_learner.cache.base import Cache, CacheUnreachable
 from nitro_learner.checkpoints.store import CheckpointStore, load
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import open_run

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from local_support import assert_same, computing, local_round, sample, spec
-from nitro_learner.cache.base import CacheFull
+from nitro_learner.backends.cache.base import CacheFull
 from nitro_learner.sampling.plans import RoundFailed
 
 LONG = {"id": "Hopper-v5", "rolloutLength": 4096, "envsPerActor": 2}
@@ -40,7 +40,7 @@ async def test_redis_killed_between_rounds_gets_its_weights_again() -> None:
 
 
 async def test_redis_without_room_for_one_fragment_fails_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nitro_learner.tasks.between_tries._BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("nitro_learner.tasks.group._BACKOFF_SECONDS", 0.01)
     monkeypatch.setattr("nitro_learner.tasks.group.MAX_TRIES", 2)
     async with local_round(spec(2, LONG), redis_bytes=1_050_000) as (_, _, work):
         async with asyncio.timeout(120):

@@ -16,8 +16,8 @@ import pytest
 import redis
 
 from nitro_actor.store import Store, StoreError
+from nitro_learner.backends.cache.redis_cache import RedisCache
 from nitro_learner.backends.redis_server import find_executable
-from nitro_learner.cache.redis_cache import RedisCache
 from nitro_operator import builders
 from nitro_operator.builders.redis import gate_container, redis_container
 from operator_objects import UID, make_view

@@ -13,8 +13,8 @@ from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import from_one_agent
 from nitro_actor.protocol.request import OPTIONAL_TENSORS, Request
 from nitro_learner.backends.base import Ack, RetryableError, answering
+from nitro_learner.backends.cache.memory_cache import MemoryCache
 from nitro_learner.backends.capacity import Capacity
-from nitro_learner.cache.memory_cache import MemoryCache
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import RoundPlan
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_api import JobSpec, load_job, resolve
+from nitro_learner.backends.cache.redis_cache import RedisCache
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.backends.processes import ProcessGroup
 from nitro_learner.backends.redis_server import RedisServer
-from nitro_learner.cache.redis_cache import RedisCache
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import RoundPlan, RoundResult
 

@@ -18,8 +18,8 @@ from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_learner.backends.actor_answers import read_ack, read_failure, read_spec
 from nitro_learner.backends.base import ROLLOUT, Ack, answering
+from nitro_learner.backends.cache.memory_cache import MemoryCache
 from nitro_learner.backends.capacity import Capacity
-from nitro_learner.cache.memory_cache import MemoryCache
 
 Request = dict[str, Any]
 

@@ -22,8 +22,8 @@ from aiohttp import web
 from actor_support import RUN, container, environment
 from local_support import redis_server, until
 from nitro_actor import wire
+from nitro_learner.backends.cache.redis_cache import RedisCache
 from nitro_learner.backends.knative import KnativeBackend
-from nitro_learner.cache.redis_cache import RedisCache
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import RoundPlan, RoundResult
 from ports import free_port

@@ -184,7 +184,7 @@ def _record(path: Path) -> None:
 def _kill(number: int, moment: str) -> None:
     from nitro_learner.checkpoints import files
     from nitro_learner.training.round_runner import RoundRunner
-    from nitro_learner.training.sharing import Sharing
+    from nitro_learner.training.sharing.toggles import Sharing
 
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)

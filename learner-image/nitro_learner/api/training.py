@@ -28,7 +28,7 @@ from nitro_learner.training.trainer import Trainer
 from nitro_learner.views import plot
 
 if TYPE_CHECKING:
-    from nitro_learner.checking.process import EnvironmentCheck
+    from nitro_learner.run.checking.process import EnvironmentCheck
 
 
 def train(

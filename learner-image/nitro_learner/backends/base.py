@@ -8,7 +8,7 @@ from typing import Protocol
 
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import Request
-from nitro_learner.cache.base import Cache
+from nitro_learner.backends.cache.base import Cache
 
 ROLLOUT = 0
 """Priority of requests a round waits for."""

@@ -12,7 +12,7 @@ from nitro_api import JobSpec
 from nitro_learner.backends.local import LocalBackend
 
 if TYPE_CHECKING:
-    from nitro_learner.checking.process import EnvironmentCheck
+    from nitro_learner.run.checking.process import EnvironmentCheck
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from nitro_actor.check_process import Record
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import Request
 from nitro_learner.backends.base import LEFT_WORKING, ROLLOUT, Ack, RetryableError
+from nitro_learner.backends.cache.redis_cache import RedisCache
 from nitro_learner.backends.http import HttpClient
 from nitro_learner.backends.places import PORT, Places
-from nitro_learner.cache.redis_cache import RedisCache
 
 _READY_SECONDS = 900.0  # the first pod pulls its image
 _PROBE_SECONDS = 30.0

@@ -22,13 +22,13 @@ from nitro_learner.backends.base import (
     RetryableError,
     answering,
 )
+from nitro_learner.backends.cache.base import Cache
+from nitro_learner.backends.cache.memory_cache import MemoryCache
+from nitro_learner.backends.cache.redis_cache import RedisCache
 from nitro_learner.backends.capacity import Capacity
 from nitro_learner.backends.lambda_client import Invoked, LambdaClient, Payload, Prefix
 from nitro_learner.backends.lambda_errors import CredentialsError
 from nitro_learner.backends.lambda_report import InvocationReport
-from nitro_learner.cache.base import Cache
-from nitro_learner.cache.memory_cache import MemoryCache
-from nitro_learner.cache.redis_cache import RedisCache
 
 log = logging.getLogger(__name__)
 

@@ -26,13 +26,13 @@ from nitro_learner.backends.base import (
     FatalError,
     RetryableError,
 )
+from nitro_learner.backends.cache.redis_cache import RedisCache
 from nitro_learner.backends.capacity import Capacity
 from nitro_learner.backends.http import HttpClient
 from nitro_learner.backends.output import ActorsLog
 from nitro_learner.backends.processes import ChildProcess, ProcessGroup
 from nitro_learner.backends.redis_server import MEMORY_BYTES, RedisServer
 from nitro_learner.backends.troubles import shown
-from nitro_learner.cache.redis_cache import RedisCache
 
 _STOP_SECONDS = 2.0
 _START_FAILURES = 3

@@ -30,7 +30,7 @@ from nitro_learner.cli.exits import BAD_INPUT, DONE, CommandError
 
 if TYPE_CHECKING:
     from nitro_api import NitroTrainingJob
-    from nitro_learner.checking.report import Report
+    from nitro_learner.run.checking.report import Report
 
 _ID = re.compile(r".*[-_]v\d+")
 """Names that end in a version are ids, with or without a module; others with a colon are entry points."""

@@ -55,7 +55,7 @@ from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTE
 if TYPE_CHECKING:
     from nitro_learner.backends.beginning import Beginning
     from nitro_learner.backends.local import LocalBackend
-    from nitro_learner.checking.process import EnvironmentCheck
+    from nitro_learner.run.checking.process import EnvironmentCheck
     from nitro_learner.run.rundir import RunDir
 
 

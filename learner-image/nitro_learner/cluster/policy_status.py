@@ -11,7 +11,7 @@ from nitro_learner.training.round_report import PolicyReport
 
 if TYPE_CHECKING:
     from nitro_api.spec.sharing import Sharing
-    from nitro_learner.training.sharing import Regrouping
+    from nitro_learner.training.sharing.toggles import Regrouping
 
 
 def present(fields: Mapping[str, Any]) -> dict[str, Any]:

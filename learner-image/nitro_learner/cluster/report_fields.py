@@ -19,7 +19,7 @@ from nitro_api.spec.learner_status import (
 from nitro_learner.cluster.policy_status import present
 
 if TYPE_CHECKING:
-    from nitro_learner.checking.report import Report
+    from nitro_learner.run.checking.report import Report
     from nitro_learner.training.needs import LaterNeed
     from nitro_learner.training.round_report import RoundReport
 

@@ -41,9 +41,9 @@ from nitro_learner.training.round_report import Listener, Outcome, RoundReport, 
 
 if TYPE_CHECKING:
     from nitro_api.costs.pod_use import PodUse
-    from nitro_learner.checking.report import Report
+    from nitro_learner.run.checking.report import Report
     from nitro_learner.training.needs import ActorNeed
-    from nitro_learner.training.sharing import Regrouping
+    from nitro_learner.training.sharing.toggles import Regrouping
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from nitro_actor.check_process import Record
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_learner.backends.base import BackendError
-from nitro_learner.checking import job_fit
-from nitro_learner.checking.process import START_SECONDS, EnvironmentCheck
-from nitro_learner.checking.report import NOTHING_YET, Report, report_of
+from nitro_learner.run.checking import job_fit
+from nitro_learner.run.checking.process import START_SECONDS, EnvironmentCheck
+from nitro_learner.run.checking.report import NOTHING_YET, Report, report_of
 from nitro_learner.training.round_report import Listener, Row
 
 logger = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from nitro_learner.training.costs import ActorWork
 from nitro_learner.training.round_report import STAGES, Listener, Outcome, RoundReport, Row
 
 if TYPE_CHECKING:
-    from nitro_learner.training.sharing import Regrouping
+    from nitro_learner.training.sharing.toggles import Regrouping
 
 _LABELS = ("namespace", "job_name")
 _BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)

@@ -17,7 +17,7 @@ from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.training.round_report import Listener, RoundReport, Row
 
 if TYPE_CHECKING:
-    from nitro_learner.training.sharing import Regrouping
+    from nitro_learner.training.sharing.toggles import Regrouping
 
 STATS = (
     "kl",

@@ -19,9 +19,9 @@ from nitro_api.costs.pod_prices import pod_vcpu
 from nitro_api.costs.pod_use import PodUse
 from nitro_api.spec.stop import Stop
 from nitro_learner.backends.base import ActorBackend
-from nitro_learner.checking.report import Report
 from nitro_learner.run import logs
 from nitro_learner.run.check_listener import Check, CheckListener
+from nitro_learner.run.checking.report import Report
 from nitro_learner.run.policy_files import PolicyFiles
 from nitro_learner.run.recorders import CsvMetrics, TensorBoard
 from nitro_learner.run.rundir import RunDirError

@@ -12,8 +12,8 @@ from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import Request
 from nitro_actor.protocol.state import bare
 from nitro_learner.backends.base import EVALUATION, ROLLOUT, Ack, ActorBackend
+from nitro_learner.backends.cache.base import Cache
 from nitro_learner.backends.troubles import causes, evidence
-from nitro_learner.cache.base import Cache
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling import fragments
 from nitro_learner.sampling.fragments import Expectation, FragmentRefused, SlotRequest

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_learner.backends.base import ActorBackend
-from nitro_learner.cache.base import Cache
+from nitro_learner.backends.cache.base import Cache
 from nitro_learner.sampling.dispatch import Dispatcher
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import FieldError, JobInvalid, JobSpec
-from nitro_learner.checking import job_fit
 from nitro_learner.run.check_listener import begin
+from nitro_learner.run.checking import job_fit
 from nitro_learner.studies import environment_ids
 
 if TYPE_CHECKING:
-    from nitro_learner.checking.report import Report
+    from nitro_learner.run.checking.report import Report
 
 CHECK_SECONDS = 10.0
 """The longest time for the check itself; of a sound and fast environment it takes one."""

@@ -5,13 +5,12 @@ import contextlib
 import functools
 import logging
 import random
-from collections.abc import Callable, Iterable
-from typing import Generic
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic
 
 from nitro_learner.backends.base import LEFT_WORKING, AbandonedError, RetryableError
+from nitro_learner.backends.cache.base import Cache, CacheError, CacheUnreachable
 from nitro_learner.backends.troubles import Trouble
-from nitro_learner.cache.base import Cache, CacheError, CacheUnreachable
-from nitro_learner.tasks.between_tries import cancel, pause_after, wait_for_worker
 from nitro_learner.tasks.counts import Counts
 from nitro_learner.tasks.task import ResultRefused, T, Task, Work
 
@@ -24,6 +23,13 @@ _ACK_GRACE_SECONDS = 2.0
 
 _LOG_SECONDS = 60.0
 """How often the log names the tasks that are still missing."""
+
+_LOOK_SECONDS = 1.0
+_BACKOFF_SECONDS = 0.2
+_BACKOFF_CAP_SECONDS = 5.0
+_MOST_DOUBLINGS = 10
+"""The largest exponent of the backoff: a request may be turned away a thousand times, and 2 ** 1000
+overflows."""
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +103,7 @@ class TaskGroup(Generic[T]):
             left, missing = deadline() - loop.time(), self.missing()
             if left <= 0:
                 self.counts.deadline_misses += len(missing)
-                await cancel(running)
+                await _cancel(running)
                 return
             if missing and loop.time() >= log_at:
                 count, trouble = f"{len(missing)} of {len(self.tasks)}", missing[0].trouble
@@ -110,7 +116,7 @@ class TaskGroup(Generic[T]):
 
     async def close(self) -> None:
         """Cancel the requests that still run, remove the list, and stop who still works for it."""
-        await cancel([*self.running, self._consumer])
+        await _cancel([*self.running, self._consumer])
         stop = any(task.left_working and task.result is None for task in self.tasks.values())
         with contextlib.suppress(CacheError):  # the list expires by itself
             await self._cache.clear(self._work.key, stop=stop)
@@ -145,9 +151,9 @@ class TaskGroup(Generic[T]):
         """
         tried = pauses = 0
         while tried < MAX_TRIES and not task.hopeless:
-            await pause_after(pauses)
+            await _pause_after(pauses)
             if task.left_working:
-                await wait_for_worker(task, self._cache, self._work.key, self._bill_rest)
+                await _wait_for_worker(task, self._cache, self._work.key, self._bill_rest)
             rooms.close()
             if task.result is not None:
                 return
@@ -289,3 +295,41 @@ class TaskGroup(Generic[T]):
         task.refused.add(attempt)
         self._note(task, "refused", Trouble(message))
         task.news.set()
+
+
+async def _pause_after(failures: int) -> None:
+    """Wait for a random time, at most twice as long after each further failure."""
+    if failures:
+        ceiling = min(_BACKOFF_CAP_SECONDS, _BACKOFF_SECONDS * 2 ** min(failures, _MOST_DOUBLINGS))
+        await asyncio.sleep(random.uniform(0, ceiling))
+
+
+async def _wait_for_worker(task: Task[Any], cache: Cache, key: str, bill: Callable[[float], None]) -> None:
+    """Wait while a worker says that it works on a task whose request was cut, and bill that time.
+
+    The result comes to the list `key` as if nothing had been cut. A worker of an older release says nothing,
+    and is not waited for.
+    """
+    seconds = 0.0
+    try:
+        while True:
+            task.news.clear()
+            if task.result is not None or not await cache.worked_on(key, task.index):
+                return
+            pause = random.uniform(0.5, 1.0) * _LOOK_SECONDS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await task.news.wait()
+            seconds += pause
+    except CacheError:  # the next request will tell
+        return
+    finally:
+        if seconds:
+            bill(seconds)
+
+
+async def _cancel(requests: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel requests, and wait for their ends."""
+    for request in requests:
+        request.cancel()
+    await asyncio.gather(*requests, return_exceptions=True)

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from nitro_learner.cache.base import Cache
+from nitro_learner.backends.cache.base import Cache
 from nitro_learner.tasks.counts import Counts, TaskStats
 from nitro_learner.tasks.deadlines import Deadlines
 from nitro_learner.tasks.group import TaskGroup

@@ -11,7 +11,7 @@ from nitro_api import FieldError, JobInvalid
 from nitro_api.errors import ABSENT
 from nitro_api.rules.resume_rules import unequal
 from nitro_learner.algorithms.policy_set import PolicySet
-from nitro_learner.training.sharing import Sharing
+from nitro_learner.training.sharing.toggles import Sharing
 
 RESUME_FROM = "spec.resumeFrom"
 

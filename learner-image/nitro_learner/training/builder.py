@@ -22,7 +22,7 @@ from nitro_learner.training.needs import Needs
 from nitro_learner.training.round_report import Listener
 from nitro_learner.training.round_runner import Learner, RoundRunner
 from nitro_learner.training.scoring import Scoring
-from nitro_learner.training.sharing import Sharing
+from nitro_learner.training.sharing.toggles import Sharing
 from nitro_learner.training.state import TrainingState
 
 

@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 
 from nitro_api import JobSpec
-from nitro_learner.cache.base import CacheError
+from nitro_learner.backends.cache.base import CacheError
 from nitro_learner.sampling import evaluation
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import EvaluationResult, RoundFailed

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from nitro_learner.algorithms.agents.team import TeamMisfit
 from nitro_learner.algorithms.availability import RllibError
 from nitro_learner.backends.base import NO_EVIDENCE, BackendError, Evidence, RetryableError
-from nitro_learner.cache.base import CacheError
+from nitro_learner.backends.cache.base import CacheError
 from nitro_learner.checkpoints.store import CheckpointError
 from nitro_learner.networks.architecture import NetworkMisfit
 from nitro_learner.sampling.plans import RoundFailed

@@ -11,7 +11,7 @@ from nitro_learner.training.round_report import Listener, Outcome, RoundReport, 
 
 if TYPE_CHECKING:
     from nitro_learner.training.needs import ActorNeed
-    from nitro_learner.training.sharing import Regrouping
+    from nitro_learner.training.sharing.toggles import Regrouping
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nitro_api.costs.pod_use import PodUse
     from nitro_api.costs.prices import RoundCost
     from nitro_learner.training.needs import ActorNeed
-    from nitro_learner.training.sharing import Regrouping
+    from nitro_learner.training.sharing.toggles import Regrouping
 
 Row = Mapping[str, float | None]
 """A row of metrics.csv as numbers; None is an empty cell."""

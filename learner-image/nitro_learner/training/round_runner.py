@@ -20,7 +20,7 @@ from nitro_api import JobSpec
 from nitro_api.spec.stop import Stop
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.policy_set import PolicySet
-from nitro_learner.cache.base import CacheUnreachable
+from nitro_learner.backends.cache.base import CacheUnreachable
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling import evaluation
 from nitro_learner.sampling.plans import EvaluationResult, RoundPlan, RoundResult
@@ -35,7 +35,7 @@ from nitro_learner.training.needs import Needs
 from nitro_learner.training.round_report import Listener, RoundCounters, RoundReport
 from nitro_learner.training.rounds import Feed, RoundContext
 from nitro_learner.training.scoring import Scoring
-from nitro_learner.training.sharing import Regrouping, Sharing, agent_returns
+from nitro_learner.training.sharing.toggles import Regrouping, Sharing, agent_returns
 from nitro_learner.training.state import TrainingState
 from nitro_learner.training.stop import Progress
 from nitro_learner.training.waiting import Stages, unless

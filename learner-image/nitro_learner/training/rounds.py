@@ -13,8 +13,8 @@ from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.epochs import OnProgress, reporting_to
 from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.backends.base import ActorBackend
+from nitro_learner.backends.cache.base import Cache
 from nitro_learner.backends.troubles import causes, evidence
-from nitro_learner.cache.base import Cache
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import RoundFailed, RoundPlan, RoundResult

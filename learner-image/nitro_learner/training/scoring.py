@@ -12,14 +12,14 @@ from typing import Any
 
 from nitro_api import JobSpec
 from nitro_learner.algorithms.base import UpdateResult
+from nitro_learner.backends.cache.base import Cache, CacheError
 from nitro_learner.boosting.detector import Detector, Measurement, transitions
 from nitro_learner.boosting.gradient_noise import NoiseMeasurement, NoiseMeter
 from nitro_learner.boosting.surrogate import Surrogate
-from nitro_learner.cache.base import Cache, CacheError
 from nitro_learner.scalers.base import Need, PolicyOutcome, RoundOutcome, Scaler
 from nitro_learner.training.compute import Compute
 from nitro_learner.training.round_report import Listener, RoundReport, mean_of
-from nitro_learner.training.sharing import Regrouping
+from nitro_learner.training.sharing.toggles import Regrouping
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api.spec.stop import Stop
 from nitro_learner import scalers
 from nitro_learner.backends.base import ActorBackend, BackendError
-from nitro_learner.cache.base import CacheError
+from nitro_learner.backends.cache.base import CacheError
 from nitro_learner.checkpoints.store import CheckpointError
 from nitro_learner.sampling.plans import EvaluationResult, RoundFailed
 from nitro_learner.sampling.sampler import Sampler

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-    from nitro_learner.training.sharing import Regrouping
+    from nitro_learner.training.sharing.toggles import Regrouping
 
 # title, width in plain output
 _HEADINGS = (

@@ -8,7 +8,7 @@ import pytest
 
 from nitro_actor.check.__main__ import check
 from nitro_actor.check_process import Calls
-from nitro_learner.checking.report import Report, read
+from nitro_learner.run.checking.report import Report, read
 
 WITHOUT_END = 60.0
 """Seconds of a check that ends by itself."""

@@ -29,11 +29,11 @@ from nitro_api.rules import payload_rules
 from nitro_api.spec.lambda_backend import LambdaBackendSpec
 from nitro_learner.backends import lambda_errors, lambda_report
 from nitro_learner.backends.base import FatalError, RetryableError
+from nitro_learner.backends.cache.memory_cache import MemoryCache
 from nitro_learner.backends.lambda_backend import LambdaBackend
 from nitro_learner.backends.lambda_client import Invoked, LambdaClient, Payload, Prefix
 from nitro_learner.backends.lambda_report import InvocationReport
 from nitro_learner.backends.sigv4 import Signer
-from nitro_learner.cache.memory_cache import MemoryCache
 
 REQUEST = Request("rollout", "run", 1, 0, 0, 7, 0, "weights", "results", 60, steps=8)
 HEADERS = {"Content-Type": "application/json", "X-Amz-Log-Type": "Tail"}

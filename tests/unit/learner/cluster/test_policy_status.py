@@ -12,7 +12,7 @@ from nitro_api.spec.sharing import Sharing
 from nitro_api.spec.status import JobStatus
 from nitro_learner.cluster.policy_status import PolicyStatus
 from nitro_learner.training.round_report import PolicyReport
-from nitro_learner.training.sharing import Regrouping
+from nitro_learner.training.sharing.toggles import Regrouping
 
 NAMES = ("a_0", "a_1", "a_2")
 SHARED = Regrouping(

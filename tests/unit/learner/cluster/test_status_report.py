@@ -17,16 +17,16 @@ from kubernetes.client import Configuration
 from nitro_api import load_job, resolve
 from nitro_api.costs.pod_use import PodUse
 from nitro_api.costs.prices import RoundCost
-from nitro_learner.checking.report import Report
 from nitro_learner.cli import learn
 from nitro_learner.cluster import api
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone, WatchForbidden
 from nitro_learner.cluster.status_reporter import StatusReporter
 from nitro_learner.run.check_listener import not_checked
+from nitro_learner.run.checking.report import Report
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import open_run
 from nitro_learner.training.round_report import Outcome
-from nitro_learner.training.sharing import Regrouping
+from nitro_learner.training.sharing.toggles import Regrouping
 from replicas_support import replicas
 from report_support import report as round_report
 from train_support import job

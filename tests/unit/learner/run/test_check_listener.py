@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from actor_support import environment
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec, NitroTrainingJob, resolve
-from nitro_learner.checking.process import EnvironmentCheck
 from nitro_learner.run.check_listener import CheckListener
+from nitro_learner.run.checking.process import EnvironmentCheck
 from train_support import job
 
 pytestmark = pytest.mark.slow
@@ -19,7 +20,8 @@ def resolved(**environment: Any) -> JobSpec:
 
 async def started(spec: JobSpec, entry_point: str, check: EnvironmentCheck | None, *, new: bool) -> None:
     async with CheckListener(check, spec, new=new) as listener:
-        listener.environment = environment("x", 1, entry_point).spec.to_json
+        described = DescribedEnvironment.from_json(environment("x", 1, entry_point).spec.to_json())
+        listener.environment = lambda: described
         listener.on_run_started(round=0, rounds=None, history=[])
 
 

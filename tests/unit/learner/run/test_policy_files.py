@@ -8,7 +8,7 @@ import pytest
 
 from nitro_learner.run.policy_files import COLUMNS, PolicyFiles, Toggle, read_groups, read_toggles
 from nitro_learner.run.rundir import RunDir, RunDirError
-from nitro_learner.training.sharing import Regrouping
+from nitro_learner.training.sharing.toggles import Regrouping
 from shared_runs import APART, PAIRED, TOGGLES, report, shared_run
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nitro_learner.run.metrics import LearnerMetrics
 from nitro_learner.training.round_report import PolicyReport
-from nitro_learner.training.sharing import Regrouping
+from nitro_learner.training.sharing.toggles import Regrouping
 from report_support import report
 
 ALONE = {name: PolicyReport(-60.0, (name,), score=0.5, stats={"kl": 0.1}) for name in ("a_0", "a_1", "a_2")}

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from nitro_learner.backends.base import Ack, FatalError, RetryableError, answering
+from nitro_learner.backends.cache.memory_cache import MemoryCache
 from nitro_learner.backends.capacity import Capacity
-from nitro_learner.cache.memory_cache import MemoryCache
 from nitro_learner.tasks.pool import TaskPool
 from nitro_learner.tasks.task import ResultRefused, Task, Work
 from virtual_clock import VirtualClockLoop, now, settled

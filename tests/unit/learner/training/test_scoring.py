@@ -8,7 +8,7 @@ from learner_support import HOPPER, fragment, job
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner import scalers
 from nitro_learner.algorithms.ppo.learning import Ppo
-from nitro_learner.cache.memory_cache import MemoryCache
+from nitro_learner.backends.cache.memory_cache import MemoryCache
 from nitro_learner.training.compute import Compute
 from nitro_learner.training.round_report import Listener, PolicyReport, RoundReport
 from nitro_learner.training.scoring import Scoring

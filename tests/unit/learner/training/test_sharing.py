@@ -19,8 +19,8 @@ from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.data.batch import Fragment
 from nitro_learner.training.compute import Compute
-from nitro_learner.training.lived import lived_rows
-from nitro_learner.training.sharing import Regrouping, Sharing, agent_returns
+from nitro_learner.training.sharing.similarity import lived_rows
+from nitro_learner.training.sharing.toggles import Regrouping, Sharing, agent_returns
 from scaler_support import SPEC
 from sharing_support import ToyTeam
 

@@ -23,8 +23,8 @@ from nitro_api.costs.pod_use import PodUse
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.backends.base import FatalError, RetryableError
-from nitro_learner.cache.base import CacheUnreachable
-from nitro_learner.cache.memory_cache import MemoryCache
+from nitro_learner.backends.cache.base import CacheUnreachable
+from nitro_learner.backends.cache.memory_cache import MemoryCache
 from nitro_learner.checkpoints.store import CheckpointStore, load, pack
 from nitro_learner.sampling.plans import EvaluationResult
 from nitro_learner.scalers import Decision, RoundOutcome, Scaler

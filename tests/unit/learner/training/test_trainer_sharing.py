@@ -14,12 +14,12 @@ from memory_backend import MemoryBackend
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api import load_job, resolve
 from nitro_api.costs.ledger import Ledger
-from nitro_learner.cache.memory_cache import MemoryCache
+from nitro_learner.backends.cache.memory_cache import MemoryCache
 from nitro_learner.checkpoints.store import CheckpointStore, pack
 from nitro_learner.training import builder
 from nitro_learner.training.costs import Meter
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport
-from nitro_learner.training.sharing import Regrouping
+from nitro_learner.training.sharing.toggles import Regrouping
 from nitro_learner.training.trainer import Trainer
 from train_support import job
 

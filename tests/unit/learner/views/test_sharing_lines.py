@@ -3,7 +3,7 @@
 import io
 import json
 
-from nitro_learner.training.sharing import Regrouping
+from nitro_learner.training.sharing.toggles import Regrouping
 from nitro_learner.views.table import JsonLines, PlainLines
 from shared_runs import PAIRED
 

@@ -22,7 +22,7 @@ from nitro_learner.boosting.detector import Detector
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling import fragments
 from nitro_learner.sampling.fragments import Expectation, FragmentRefused, SlotRequest
-from nitro_learner.training.lived import pairs
+from nitro_learner.training.sharing.similarity import pairs
 from parallel_environments import several
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]

@@ -9,7 +9,7 @@ from actor_support import environment
 from learner_support import HOPPER
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import NitroTrainingJob, resolve
-from nitro_learner.checking.stateful_wrappers import warnings
+from nitro_learner.run.checking.stateful_wrappers import warnings
 from train_support import job
 
 BOTH = replace(HOPPER, stateful_wrappers=("NormalizeObservation", "NormalizeReward"))

@@ -6,7 +6,7 @@ import pytest
 
 from actor_support import environment
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_learner.checking.lost_digits import warnings
+from nitro_learner.run.checking.lost_digits import warnings
 from parallel_environments import several
 
 

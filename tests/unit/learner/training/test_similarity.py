@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nitro_learner.sharing.similarity import densities, symmetrised
+from nitro_learner.training.sharing.similarity import densities, symmetrised
 
 
 def test_distances_are_the_mean_of_both_directions() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nitro_learner.sharing.modes import Dynamic, RandomToggle, Static
+from nitro_learner.training.sharing.modes import Dynamic, RandomToggle, Static
 
 
 def test_static_never_toggles() -> None:

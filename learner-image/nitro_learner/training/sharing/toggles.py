@@ -19,11 +19,10 @@ from nitro_learner.algorithms.agents.team import SharingLearner
 from nitro_learner.algorithms.fits import check_sharing
 from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.data.batch import Fragment
-from nitro_learner.sharing import groups as grouping
-from nitro_learner.sharing import similarity
-from nitro_learner.sharing.modes import Dynamic, Mode, RandomToggle, Static
 from nitro_learner.training.compute import Compute
-from nitro_learner.training.lived import draw, lived_rows, pairs
+from nitro_learner.training.sharing import groups as grouping
+from nitro_learner.training.sharing import similarity
+from nitro_learner.training.sharing.modes import Dynamic, Mode, RandomToggle, Static
 
 _OBSERVATIONS, _SAMPLES, _GROUPS, _BASES = 0x6F6273, 0x736D70, 0x677270, 0x627365
 """Set the random numbers of this module apart from each other and from others of the same seed."""
@@ -250,7 +249,7 @@ class Sharing:
         return [tuple(pool.agents[index] for index in group) for group in found]
 
     def _distances(self, pool: Pool, round: int, fragments: Sequence[Fragment]) -> NDArray[np.float64]:
-        lived = [lived_rows(fragments, pool.kind, agent) for agent in pool.agents]
+        lived = [similarity.lived_rows(fragments, pool.kind, agent) for agent in pool.agents]
         if self._spec.sharing.similarity == "kde":
             for agent, rows in zip(pool.agents, lived, strict=True):
                 if len(rows["actions"]) <= similarity.COMPONENTS:
@@ -261,10 +260,12 @@ class Sharing:
                     )
                     raise JobInvalid([FieldError("spec.sharing.similarity", "kde", message)])
             generator = np.random.default_rng([_SAMPLES, self._spec.seed, round])
-            samples = [pairs(rows, pool.kind, generator) for rows in lived]
+            samples = [similarity.pairs(rows, pool.kind, generator) for rows in lived]
             return similarity.symmetrised(similarity.densities(samples, [_SAMPLES, self._spec.seed, round]))
         generator = np.random.default_rng([_OBSERVATIONS, self._spec.seed, round])
-        drawn = draw(sum(len(rows["observations"]) for rows in lived), similarity.OBSERVATIONS, generator)
+        drawn = similarity.draw(
+            sum(len(rows["observations"]) for rows in lived), similarity.OBSERVATIONS, generator
+        )
         observations = np.concatenate([rows["observations"] for rows in lived])[drawn]
         available = None
         if pool.kind.action.get("masked"):

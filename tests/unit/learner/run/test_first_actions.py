@@ -6,7 +6,7 @@ import pytest
 
 from actor_support import environment
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_learner.checking.first_actions import warnings
+from nitro_learner.run.checking.first_actions import warnings
 
 
 def described(*bounds: tuple[float | None, float | None], **action: Any) -> DescribedEnvironment:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nitro_learner.sharing.decrease import DecreaseDetector
+from nitro_learner.training.sharing.decrease import DecreaseDetector
 
 _TOGGLES = 0x7066
 """A number that sets the random numbers of this module apart from others of the same seed."""

@@ -6,7 +6,7 @@ import pytest
 
 from learner_support import HOPPER
 from nitro_actor.check_process import Record
-from nitro_learner.checking.report import report_of
+from nitro_learner.run.checking.report import report_of
 
 BEGUN = [json.dumps({"environment": HOPPER.json}), json.dumps({"parts": ["its steps", "its state"]})]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
-from nitro_learner.checking import first_actions, lost_digits, stateful_wrappers
+from nitro_learner.run.checking import first_actions, lost_digits, stateful_wrappers
 
 
 def warnings(environment: DescribedEnvironment, spec: JobSpec, *, new: bool = True) -> list[str]:

@@ -23,7 +23,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from nitro_actor import keys
-from nitro_learner.cache.base import Cache, CacheError, CacheFull, CacheUnreachable, Memory
+from nitro_learner.backends.cache.base import Cache, CacheError, CacheFull, CacheUnreachable, Memory
 
 WEIGHTS_TTL_SECONDS = 6 * 3600
 """The weights of a run that died expire by themselves; a live run stores expired weights again."""

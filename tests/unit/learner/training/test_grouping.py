@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nitro_learner.sharing.groups import base, cluster, policy_count, random_groups, share_of
+from nitro_learner.training.sharing.groups import base, cluster, policy_count, random_groups, share_of
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from nitro_actor.check_process import CheckProcess
 from nitro_api.spec.environment import Environment
-from nitro_learner.checking.report import Report, report_of
+from nitro_learner.run.checking.report import Report, report_of
 
 START_SECONDS = 1.0
 """Beside a start: the time of the check itself, and the time that it has once the learner is ready."""

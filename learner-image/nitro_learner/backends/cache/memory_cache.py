@@ -5,7 +5,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Sequence
 
-from nitro_learner.cache.base import Cache, Memory
+from nitro_learner.backends.cache.base import Cache, Memory
 
 
 class MemoryCache(Cache):
