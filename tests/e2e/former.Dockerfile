@@ -1,4 +1,4 @@
-# An image of release 0.1: its code in the present image, whose dependencies have the same versions. Its own Dockerfiles
+# An image of the former release: its code in the present image, whose dependencies have the same versions. Its own Dockerfiles
 # would download them once more. The context is its tree.
 ARG PYTHON_IMAGE=python:3.11-slim
 ARG IMAGE

@@ -12,7 +12,7 @@ from harness import PATIENCE_SECONDS, Cluster, Object
 
 import former_release
 
-TAG = "release-0.1"
+TAG = "release-before"
 CHART = Path(__file__).parents[2] / "charts" / "nitro"
 
 
@@ -24,7 +24,7 @@ class Helm:
         self._values: Object = json.loads(self._run("get", "values", cluster.release, "--output", "json"))
 
     def install_former(self) -> None:
-        """Release 0.1, as on a new cluster; it knows fewer values."""
+        """The former release, as on a new cluster. Its learner's image is the one without CUDA."""
         images = self._values["images"] | {"tag": TAG}
         images.pop("learnerCpu", None)
         values = {"images": images, "platform": {"maxActors": self._cluster.max_actors}}

@@ -1,4 +1,4 @@
-"""From release 0.1 to the present one and back, with Helm. Its chart and its code come from git's history.
+"""From the former release to the present one and back, with Helm. Its chart and its code are git's history.
 
 Two jobs run and one is suspended. Nothing of them is lost, replaced or restarted. The actors of a fourth one
 sleep when the present operator ends.
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import run_outcome
+import yaml
 from harness import API_VERSION, KIND, PATIENCE_SECONDS, Cluster, Object, is_ready, of_component, round_of
 from helm_release import TAG, Helm
 from jobs import hopper, merged
@@ -24,6 +25,8 @@ from napping import ASLEEP, is_asked_to_wake, napping, until_cpus
 import former_release
 
 DOCKERFILE = Path(__file__).with_name("former.Dockerfile")
+ROOT = Path(__file__).parents[2]
+CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 ACTORS = 3
 REFERENCE_ROUNDS = 8
 LASTING = (
@@ -36,14 +39,13 @@ LASTING = (
     ("serving.knative.dev/v1", "Service"),
     ("serving.knative.dev/v1", "Revision"),
 )
-CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 Identities = dict[str, tuple[object, ...]]
 
 
 @pytest.fixture(scope="module")
 def former_images(cluster: Cluster) -> None:
-    """The three images of release 0.1."""
+    """The three images of the former release."""
     build = shlex.split(os.environ.get("IMAGE_COMMAND", "docker build --tag"))
     for name, packages in former_release.PACKAGES.items():
         image = cluster.images[name]
@@ -68,8 +70,8 @@ def identities(cluster: Cluster, namespace: str) -> Identities:
 
 
 def until_asked_to_wake(cluster: Cluster, namespace: str, uids: set[str]) -> None:
-    """Wait until each of these pods was asked to wake. The operator that ends asks them; the former one has
-    another template and replaces them soon, some before their kubelet grants it."""
+    """Wait until each of these pods was asked to wake. The operator that ends asks them; the one after it may
+    soon put some to sleep again, or replace them."""
     seen: set[str] = set()
 
     def all_asked(pods: list[Object]) -> bool:
@@ -100,10 +102,22 @@ def go_on(cluster: Cluster, namespace: str) -> None:
         cluster.until_round(namespace, name, done + 2)
 
 
-def fields(cluster: Cluster) -> set[str]:
-    """The fields of spec that the API server knows."""
-    found = cluster.kind(*CRD).get(name="nitrotrainingjobs.nitro.dev").to_dict()
-    schema = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+def is_former(cluster: Cluster) -> bool:
+    """Whether the former release is installed: its CRD and its operator; otherwise the present one is."""
+    deployments = cluster.kind("apps/v1", "Deployment")
+    (operator,) = deployments.get(namespace=cluster.namespace, label_selector=cluster.operator).items
+    former: bool = operator.spec.template.spec.containers[0].image.endswith(f":{TAG}")
+    definition = cluster.kind(*CRD).get(name="nitrotrainingjobs.nitro.dev").to_dict()
+    tree = former_release.tree() if former else ROOT
+    assert fields(definition) == fields(
+        yaml.safe_load((tree / "crds" / "nitrotrainingjobs.yaml").read_text())
+    )
+    return former
+
+
+def fields(definition: Object) -> set[str]:
+    """The fields of spec in a CRD."""
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return set(schema["properties"]["spec"]["properties"])
 
 
@@ -114,7 +128,7 @@ def test_an_upgrade_and_a_rollback_lose_nothing(
     present = cluster.images["learner-cpu"]
     spec = hopper(rounds=1000, actors=(ACTORS, ACTORS, ACTORS), scaling={"scaler": "fixed"})
     helm.install_former()
-    assert "cache" not in fields(cluster)
+    assert is_former(cluster)
     start("paused", spec)
     start("first", spec)
     cluster.until_round(namespace, "paused", 2)
@@ -130,7 +144,7 @@ def test_an_upgrade_and_a_rollback_lose_nothing(
     before = identities(cluster, namespace)
 
     helm.upgrade()
-    assert "cache" in fields(cluster)
+    assert not is_former(cluster)
     go_on(cluster, namespace)
     assert identities(cluster, namespace) == before
     slow = {"hyperparameters": {"epochs": 1000}}  # it sleeps longer than the rollback takes
@@ -140,7 +154,7 @@ def test_an_upgrade_and_a_rollback_lose_nothing(
         rollback = beside.submit(helm.rollback)
         until_asked_to_wake(cluster, namespace, {pod["metadata"]["uid"] for pod in asleep})
         rollback.result()
-    assert "cache" not in fields(cluster)
+    assert is_former(cluster)
     cluster.delete(API_VERSION, KIND, namespace, "naps")
     go_on(cluster, namespace)
     helm.upgrade()

@@ -1,4 +1,7 @@
-"""Release 0.1 from git's history: its tree, and images of its code."""
+"""The former release from git's history: its tree, and its packages.
+
+No release was published yet, so it is the last commit before files began anew as version 1.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMIT = "b09511082faccf807061505e9f15da47c059c840"
+COMMIT = "9b12a9f4eaa9297ab25bfd7dc4d84264f53d562b"
 FOLDERS = ("actor-image", "charts", "crds", "learner-image", "operator", "scripts", "constraints.txt")
 PACKAGES = {
     "actor": ("actor-image",),
@@ -32,7 +35,7 @@ def tree() -> Path:
             ["git", "-C", ROOT, "archive", COMMIT, *FOLDERS], capture_output=True, check=False
         )
         if archive.returncode != 0:
-            pytest.skip(f"release 0.1 (commit {COMMIT[:7]}) is not in git's history: clone without --depth")
+            pytest.skip(f"the former release ({COMMIT[:7]}) is not in git's history: clone without --depth")
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as unpacked:
             found = Path(unpacked) / "tree"
