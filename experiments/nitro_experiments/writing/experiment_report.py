@@ -18,15 +18,13 @@ from nitro_experiments.reading.price_list import PriceList
 from nitro_experiments.reading.results import Comparison, Line, Results, collect, rows
 from nitro_experiments.writing import (
     cells,
-    class_returns,
     conclusions,
     equal_cost,
-    function_costs,
     gain_shape,
     left_out,
-    modelled_costs,
     provenance,
     question_answers,
+    tables,
 )
 from nitro_experiments.writing.cells import SEEDS_FOR_A_VERDICT, Difference
 from nitro_experiments.writing.figures import TITLES, draw_metric, draw_overview
@@ -163,14 +161,14 @@ def _environment(
     yield from gain_shape.table(results, experiment)
     for prices, found in priced:
         (by_list,) = (one for one in found if one.environment == results.environment)
-        yield from modelled_costs.table(by_list, prices, busy=busy)
+        yield from tables.modelled_costs(by_list, prices, busy=busy)
         yield from equal_cost.table(by_list, experiment)
         yield from gain_shape.best_number(by_list, experiment)
         path = folder.path / "figures" / f"{name}-{experiment.score}-{slug(prices.name)}.png"
         if draw_metric(by_list, experiment, experiment.score, path, modelled=True):
             yield f"![Return against modelled dollars: {prices.name}]({path.relative_to(folder.path)})\n"
-    yield from class_returns.table(results)
-    yield from function_costs.table(results)
+    yield from tables.class_returns(results)
+    yield from tables.function_costs(results)
     for metric in experiment.figures:
         path = folder.path / "figures" / f"{name}-{metric}.png"
         # The overview has the curves of the score.
