@@ -32,7 +32,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 def read_metrics(path: Path) -> list[dict[str, float | None]]:
-    """The rows as numbers. An empty cell is None, and so is a column that an older version did not write.
+    """The rows as numbers. An empty cell is None, and so is a column that is missing.
 
     Raises:
         RunDirError: the file is missing, holds no rounds, holds something other than numbers, or lacks a

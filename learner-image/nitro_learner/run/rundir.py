@@ -98,8 +98,8 @@ class RunDir:
             yield
 
     def is_ours(self) -> bool:
-        """Whether `nitro` made what is in the folder. A run of an older version, or one copied without hidden
-        files, is recognised by its checkpoints."""
+        """Whether `nitro` made what is in the folder. A run that was copied without hidden files
+        is recognised by its checkpoints."""
         return folders.is_marked(self.path) or any(self.checkpoints.glob("round-*.safetensors"))
 
     def check_ours(self, instead: str) -> None:
