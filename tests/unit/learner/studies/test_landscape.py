@@ -10,11 +10,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from actor_support import environment, policies_of
+from actor_support import environment, policies_of, rollout
 from learner_support import job
 from nitro_actor.environment import Environment
 from nitro_actor.protocol.weights import PolicyWeights
-from nitro_actor.rollout import rollout
 from nitro_api import NitroTrainingJob
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.base import OnPolicyAlgorithm, UpdateResult
