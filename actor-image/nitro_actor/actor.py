@@ -16,15 +16,16 @@ import numpy as np
 from nitro_actor import wire
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
-from nitro_actor.play import play_of
-from nitro_actor.protocol.fragment import STATE_BYTES, FragmentContainer, byte_limit
+from nitro_actor.policy import Policies
+from nitro_actor.protocol.fragment import STATE_BYTES, FragmentContainer, byte_limit, step_bytes
 from nitro_actor.protocol.request import Request
 from nitro_actor.protocol.state import OWN_PREFIX, PREFIX
 from nitro_actor.protocol.weights import WeightsContainer
+from nitro_actor.rollout import evaluate, rollout
 from nitro_actor.store import Exchange
 
 if TYPE_CHECKING:
-    from nitro_actor.make_env import AnyEnvironment
+    from nitro_actor.environment import Environment
 
 _KEPT_VERSIONS = 2
 """The current version, and the one before it that an evaluation or a late retry may still ask for."""
@@ -53,14 +54,13 @@ class Actor:
 
     def __init__(
         self,
-        environment: AnyEnvironment,
-        make: Callable[[Mapping[str, Any], int], AnyEnvironment] | None = None,
+        environment: Environment,
+        make: Callable[[Mapping[str, Any], int], Environment] | None = None,
     ) -> None:
         self.environment = environment
         self._make = make
-        self._play = play_of(environment)
-        self._evaluations: OrderedDict[str, AnyEnvironment] = OrderedDict()
-        self._policies: OrderedDict[tuple[str, int, str], Any] = OrderedDict()
+        self._evaluations: OrderedDict[str, Environment] = OrderedDict()
+        self._policies: OrderedDict[tuple[str, int, str], Policies] = OrderedDict()
         self._cold = True
 
     def run(
@@ -89,14 +89,15 @@ class Actor:
             finally:
                 environment.over = None
 
-    def _run(self, request: Request, exchange: Exchange, environment: AnyEnvironment) -> dict[str, Any]:
+    def _run(self, request: Request, exchange: Exchange, environment: Environment) -> dict[str, Any]:
         self._require_fit(request)
         began = time.perf_counter()
-        policy = self._policy(request, exchange)
+        policies = self._policies_of(request, exchange)
         loaded = time.perf_counter()
         if request.kind == "rollout":
-            tensors = self._play.rollout(
-                policy,
+            tensors = rollout(
+                environment,
+                policies,
                 seed=request.seed,
                 steps=request.steps,
                 state=request.state,
@@ -105,9 +106,9 @@ class Actor:
             steps = request.steps
             _require_room(tensors, self.environment.count)
         else:
-            play = self._play if environment is self.environment else play_of(environment)
-            tensors = play.evaluate(
-                policy,
+            tensors = evaluate(
+                environment,
+                policies,
                 seed=request.seed,
                 episodes=request.episodes,
                 max_steps=request.max_steps,
@@ -134,7 +135,7 @@ class Actor:
             "rssBytes": _resident_bytes(),
         }
 
-    def _environment(self, kwargs: Mapping[str, Any], episodes: int) -> AnyEnvironment:
+    def _environment(self, kwargs: Mapping[str, Any], episodes: int) -> Environment:
         """The environment with these keyword arguments in place of some of its own; the last few are kept. It
         has no more copies than play one of the episodes.
 
@@ -144,9 +145,7 @@ class Actor:
         if not kwargs or self._make is None:
             return self.environment
         key = json.dumps(kwargs, sort_keys=True)
-        made, count = self._evaluations.get(key), self.environment.count
-        if self._play.fills:
-            count = min(count, episodes)
+        made, count = self._evaluations.get(key), min(self.environment.count, episodes)
         if made is None or made.count < count:
             if made is not None:  # before the next one: their memory must not add up
                 self._evaluations.pop(key).close()
@@ -169,26 +168,26 @@ class Actor:
             raise wire.WireError(
                 f"steps: {request.steps} is not a multiple of the actor's {count} environments"
             )
-        each = self._play.step_bytes()
-        if (size := request.steps * each) > wire.MAX_BYTES:
+        spec = self.environment.spec
+        per_step = step_bytes(spec.classes, spec.state_size)
+        if (size := request.steps * per_step) > wire.MAX_BYTES:
             raise wire.WireError(
                 f"steps: {request.steps} may take {size} bytes; a fragment may have {wire.MAX_BYTES}. With "
-                f"these spaces spec.environment.rolloutLength may be {wire.MAX_BYTES // each}"
+                f"these spaces spec.environment.rolloutLength may be {wire.MAX_BYTES // per_step}"
             )
 
-    def _policy(self, request: Request, exchange: Exchange) -> Any:
+    def _policies_of(self, request: Request, exchange: Exchange) -> Policies:
         # Loading checks run and version, so a policy answers only requests that name the same.
         which = (request.run, request.weights_version, request.weights_key)
-        policy = self._policies.get(which)
-        if policy is None:
-            policy = self._load(request, exchange)
-            self._policies[which] = policy
+        policies = self._policies.get(which)
+        if policies is None:
+            policies = self._policies[which] = self._load(request, exchange)
             while len(self._policies) > _KEPT_VERSIONS:
                 self._policies.popitem(last=False)
         self._policies.move_to_end(which)
-        return policy
+        return policies
 
-    def _load(self, request: Request, exchange: Exchange) -> Any:
+    def _load(self, request: Request, exchange: Exchange) -> Policies:
         data = exchange.get(request.weights_key)
         if data is None:
             raise WeightsMissingError(
@@ -201,7 +200,7 @@ class Actor:
                     f"the weights are of run {container.run!r} and version {container.version}, the request "
                     f"asks for run {request.run!r} and version {request.weights_version}"
                 )
-            return self._play.policy(container)
+            return Policies(container, self.environment.spec.classes)
         except wire.WireError as error:
             raise WeightsInvalidError(f"{request.weights_key}: {error}") from error
 
@@ -221,7 +220,7 @@ class Actor:
         )
 
 
-def _require_alike(made: AnyEnvironment, trained: AnyEnvironment, kwargs: Mapping[str, Any]) -> None:
+def _require_alike(made: Environment, trained: Environment, kwargs: Mapping[str, Any]) -> None:
     """Refuse an environment of evaluations in which agents see or do something else than in training."""
     there, here = trained.spec.to_json(), made.spec.to_json()
     for part in ("observation", "action", "classes"):

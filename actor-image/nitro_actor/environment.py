@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from nitro_actor import PROTOCOL_VERSION, wire
 from nitro_actor.actions import ActionSpace, action_space
-from nitro_actor.engines.base import Engine, Snapshot, require_wanted
+from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
+from nitro_actor.engines.base import Engine, Snapshot, Step, require_wanted
 from nitro_actor.evaluation import EVALUATION_KWARGS
-from nitro_actor.protocol.agents import AgentClass, agent_classes
+from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.rescaling import rescaled
 from nitro_actor.stacking import join, stacked_shape
 
@@ -23,154 +24,196 @@ class EnvironmentSpec:
     """Spaces of an environment.
 
     Attributes:
-        frame_shape: shape of one observation, as the engine shows it and as fragments carry it.
-        observation_dtype: float32 or uint8.
+        classes: ordered by name. `frame` is the shape of one observation as the engine shows it and as
+            fragments carry it. `shape` is the shape that a policy sees: `stack` frames together.
+        state_size: numbers of the global state; None where it is the concatenation of the observations.
         time_limit: steps after which an episode is truncated, None for no limit.
         resumable: whether fragments carry an end state.
-        frame_stack: k, observations that the policy sees at once.
-        masked: whether the environment tells which actions are allowed.
+        packages: names of the packages whose versions `to_json` lists.
         stateful_wrappers: gymnasium's wrappers whose state goes on from episode to episode, by their names.
-        largest: whole number that observations may hold, where float32 does not hold all of them; else 0.
         info_metrics: entries of the steps' info whose numbers fragments carry.
     """
 
     id: str
-    frame_shape: tuple[int, ...]
-    observation_dtype: str
-    action: ActionSpace
+    classes: tuple[AgentClass, ...]
     time_limit: int | None
     resumable: bool
-    frame_stack: int = 1
-    masked: bool = False
+    state_size: int | None = None
+    packages: tuple[str, ...] = ("numpy",)
     stateful_wrappers: tuple[str, ...] = ()
-    largest: int = 0
     info_metrics: tuple[str, ...] = ()
 
     @property
-    def classes(self) -> tuple[AgentClass, ...]:
-        """The only class."""
-        return agent_classes(self.to_json())
+    def agents(self) -> tuple[str, ...]:
+        """All agents: by class in the order of the classes' names, then as a class lists them."""
+        return tuple(agent for one in self.classes for agent in one.agents)
 
     @property
-    def observation_shape(self) -> tuple[int, ...]:
-        """Shape of what the policy sees."""
-        return stacked_shape(self.frame_shape, self.frame_stack)
+    def several(self) -> bool:
+        """Whether the environment is one of several agents; messages then name its classes."""
+        return self.classes[0].mortal
 
     def to_json(self) -> dict[str, Any]:
         """The answer to GET /v1/spec. A missing bound of an action is null."""
-        described = {
-            "protocol": PROTOCOL_VERSION,
-            "id": self.id,
-            "observation": {
-                "shape": list(self.observation_shape),
-                "dtype": self.observation_dtype,
-                "frame": list(self.frame_shape),
-                "stack": self.frame_stack,
-                **({"largest": self.largest} if self.largest else {}),
-            },
-            "action": self.action.to_json() | ({"masked": True} if self.masked else {}),
-            "resumable": self.resumable,
-            "versions": {name: importlib.metadata.version(name) for name in ("gymnasium", "mujoco", "numpy")},
+        spaces = {
+            one.name: {"observation": dict(one.observation), "action": dict(one.action)}
+            for one in self.classes
         }
-        described |= EVALUATION_KWARGS
+        described: dict[str, Any] = {"protocol": PROTOCOL_VERSION, "id": self.id}
+        if self.several:
+            described["classes"] = {
+                one.name: {"agents": list(one.agents), **spaces[one.name]} for one in self.classes
+            }
+        else:
+            described |= spaces[self.classes[0].name]
+        described |= {
+            "resumable": self.resumable,
+            "versions": {name: importlib.metadata.version(name) for name in self.packages},
+            **EVALUATION_KWARGS,
+        }
         lists = {"statefulWrappers": self.stateful_wrappers, "infoMetrics": self.info_metrics}
-        return described | {name: list(kept) for name, kept in lists.items() if kept}
+        described |= {name: list(kept) for name, kept in lists.items() if kept}
+        return described if self.state_size is None else described | {"state": {"size": self.state_size}}
 
 
 class Environment:
-    """E episodes in one engine: time limits, returns, lengths, and their state.
+    """E episodes in one engine: time limits, returns, lengths, stacks of frames, and their state.
 
     Attributes:
-        frames: [E, *frame shape], the current ones, updated in place.
-        available: bool [E, C], which choices of an action are allowed now, updated in place; None where
-            actions are not masked.
+        frames: [E, n_c, *frame] by class, the current ones, updated in place; so are the next two.
+        alive: bool [E, n_c] by class: who acts in the next step.
+        available: bool [E, n_c, C] by class, where the class's actions are masked.
         clip_rewards: whether fragments shall carry only the rewards' signs.
-        returns: f64 [E], sum of rewards of each running episode.
+        returns: f64 [E, agents], sums of rewards of the running episodes, in the order of `spec.agents`.
         lengths: i64 [E], steps of each running episode.
         over: if it is set, no further step is made.
         info: takes in the info of each step; None where the job names no entries of it.
     """
 
-    def __init__(self, engine: Engine, spec: EnvironmentSpec, *, clip_rewards: bool = False) -> None:
-        self.spec = spec
+    def __init__(self, engine: Engine, config: EnvironmentConfig, *packages: str) -> None:
+        """
+        Args:
+            packages: names of those that compute the environment, for its spec; some may not be installed.
+
+        Raises:
+            EnvironmentConfigError: frames shall be stacked that cannot be.
+        """
+        frame_stack = config.frame_stack
+        classes = tuple(_stacked(one, frame_stack) for one in engine.classes)
+        self.info = engine.info
+        self.spec = EnvironmentSpec(
+            config.id,
+            classes,
+            engine.time_limit,
+            engine.resumable,
+            engine.state_size,
+            ("numpy", *(name for name in dict.fromkeys(packages) if _installed(name))),
+            engine.stateful_wrappers,
+            self.info.names if self.info else (),
+        )
         self.count = engine.count
         self.frames = engine.observations
+        self.alive = engine.alive
         self.available = engine.available
-        self.info = engine.info
-        self.clip_rewards = clip_rewards
-        self.returns = np.zeros(engine.count)
+        self.clip_rewards = config.clip_rewards
+        self.returns = np.zeros((engine.count, len(self.spec.agents)))
         self.lengths = np.zeros(engine.count, np.int64)
         self.over: threading.Event | None = None
         self._engine = engine
-        self._limit = spec.time_limit or np.iinfo(np.int64).max
-        # Without a stack no frames are kept: the engine's own array is shown.
-        shape = (engine.count, spec.frame_stack, *spec.frame_shape)
-        self._stack = np.zeros(shape, self.frames.dtype) if spec.frame_stack > 1 else None
+        self._limit = engine.time_limit or np.iinfo(np.int64).max
+        self._lanes = {name: array.reshape(-1, *array.shape[2:]) for name, array in self.frames.items()}
+        # Without a stack no frames are kept: the engine's own arrays are shown.
+        self._stacks: dict[str, np.ndarray] = {}
+        if frame_stack > 1:
+            self._stacks = {
+                name: np.repeat(lanes[:, None], frame_stack, axis=1) for name, lanes in self._lanes.items()
+            }
+        self._bounded: dict[str, ActionSpace] = {}
+        self._returns: list[tuple[str, NDArray[np.float64]]] = []
+        first = 0
+        for one in classes:
+            self._returns.append((one.name, self.returns[:, first : first + len(one.agents)]))
+            first += len(one.agents)
+            if one.action["kind"] == "continuous":
+                self._bounded[one.name] = action_space(one.action)
 
     @property
-    def observations(self) -> np.ndarray:
-        """What the policy sees, [E, *observation shape]; the next step may overwrite it."""
-        return self.frames if self._stack is None else join(self._stack, 1)
+    def observations(self) -> Mapping[str, np.ndarray]:
+        """What the policies see, [E n_c, *shape] by class; the next step may overwrite it."""
+        return {name: join(stack, 1) for name, stack in self._stacks.items()} if self._stacks else self._lanes
 
     @property
-    def earlier_frames(self) -> np.ndarray | None:
-        """The stacks without their newest frames, [E, k - 1, *frame shape]; None where k is 1."""
-        return None if self._stack is None else self._stack[:, :-1]
+    def earlier_frames(self) -> dict[str, np.ndarray]:
+        """The stacks without their newest frames, [E, n_c, k - 1, *frame] by class; none where k is 1."""
+        return {
+            name: stack.reshape(*self.frames[name].shape[:2], *stack.shape[1:])[:, :, :-1]
+            for name, stack in self._stacks.items()
+        }
 
     def rescale_actions(self) -> None:
-        """Let -1 to 1 in the policy's actions stand for the environment's bounds.
+        """Let -1 to 1 in the policies' actions stand for the environment's bounds, of all classes whose
+        actions are a Box.
 
         Raises:
-            EnvironmentConfigError: the actions are no Box, or have no finite bounds.
+            EnvironmentConfigError: no class has such actions, or bounds are not finite.
         """
-        self.spec = replace(self.spec, action=action_space(rescaled(self.spec.action.to_json())))
+        classes = self.spec.classes
+        boxes = [one for one in classes if one.action["kind"] == "continuous"] or classes
+        changed = {one.name: replace(one, action=rescaled(one.action)) for one in boxes}
+        self.spec = replace(self.spec, classes=tuple(changed.get(one.name, one) for one in classes))
+        self._bounded = {name: action_space(one.action) for name, one in changed.items()}
 
     def reset(self, seeds: Sequence[int]) -> None:
         """Begin new episodes with new random generators."""
         self._engine.reset(seeds)
         self.returns[:] = 0
         self.lengths[:] = 0
-        if self._stack is not None:
-            self._stack[:] = self.frames[:, None]
+        for name, stack in self._stacks.items():
+            stack[:] = self._lanes[name][:, None]
 
     def reset_one(self, index: int) -> None:
         """Begin a new episode in one copy."""
         self._engine.reset_one(index)
         self.returns[index] = 0
         self.lengths[index] = 0
-        if self._stack is not None:
-            self._stack[index] = self.frames[index]
+        for name, stack in self._stacks.items():
+            agents = len(stack) // self.count
+            own = slice(index * agents, (index + 1) * agents)
+            stack[own] = self._lanes[name][own][:, None]
 
-    def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+    def step(self, actions: Mapping[str, np.ndarray]) -> Step:
         """Step all copies; finished ones wait for `reset_one`.
 
         Args:
-            actions: [E, *action shape]; continuous ones are clipped to the action space here, and rescaled
-                where the job says so.
-
-        Returns:
-            rewards f64 [E], terminated bool [E], truncated bool [E]; the next step may overwrite them.
+            actions: by class, [E, n_c, *action shape]; continuous ones are clipped to the action space here,
+                and rescaled where the job says so.
 
         Raises:
             OverError: `over` is set.
         """
         require_wanted(self.over)
-        rewards, terminated, truncated = self._engine.step(self.spec.action.bounded(actions))
-        self.returns += rewards
+        if self._bounded:
+            actions = dict(actions) | {
+                name: space.bounded(actions[name]) for name, space in self._bounded.items()
+            }
+        rewards, died, terminated, truncated = self._engine.step(actions)
+        for name, returns in self._returns:
+            returns += rewards[name]
         self.lengths += 1
-        if self._stack is not None:
-            self._stack[:, :-1] = self._stack[:, 1:]
-            self._stack[:, -1] = self.frames
-        return rewards, terminated, truncated | (self.lengths >= self._limit)
+        for name, stack in self._stacks.items():
+            stack[:, :-1] = stack[:, 1:]
+            stack[:, -1] = self._lanes[name]
+        return Step(rewards, died, terminated, truncated | (self.lengths >= self._limit))
+
+    def state(self) -> NDArray[np.float32] | None:
+        """The global state, f32 [E, S]; None where the environment has none of its own."""
+        return self._engine.state()
 
     def snapshot(self) -> Snapshot:
         """State from which `restore` goes on to the bit; empty where not resumable."""
         if not self.spec.resumable:
             return {}
-        own = {"returns": self.returns.copy(), "lengths": self.lengths.copy()}
-        if self._stack is not None:
-            own["stack"] = self._stack[:, :-1].copy()
-        return self._engine.snapshot() | own
+        return self._engine.snapshot() | {name: array.copy() for name, array in self._kept().items()}
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
         """Go on from a snapshot.
@@ -180,19 +223,23 @@ class Environment:
         """
         if not self.spec.resumable:
             raise wire.WireError("the request carries a state, but this environment cannot be resumed")
-        shape = (self.count,)
-        expected = {"returns": wire.TensorSpec("float64", shape), "lengths": wire.TensorSpec("int64", shape)}
-        if self._stack is not None:
-            earlier = self._stack[:, :-1]
-            expected["stack"] = wire.TensorSpec(str(earlier.dtype), earlier.shape)
-        own = {name: array for name, array in snapshot.items() if name in expected}
-        wire.check(own, expected)
+        kept = self._kept()
+        own = {name: array for name, array in snapshot.items() if name in kept}
+        wire.check(
+            own, {name: wire.TensorSpec(str(array.dtype), array.shape) for name, array in kept.items()}
+        )
         self._engine.restore({name: array for name, array in snapshot.items() if name not in own})
-        self.returns[:] = own["returns"]
-        self.lengths[:] = own["lengths"]
-        if self._stack is not None:
-            self._stack[:, :-1] = own["stack"]
-            self._stack[:, -1] = self.frames
+        for name, array in kept.items():
+            array[...] = own[name]
+        for name, stack in self._stacks.items():
+            stack[:, -1] = self._lanes[name]
+
+    def _kept(self) -> dict[str, np.ndarray]:
+        """The arrays of an end state that are not the engine's, as views."""
+        earlier = self.earlier_frames
+        stacks = (one.in_state("stack", earlier[one.name]) for one in self.spec.classes if earlier)
+        returns = self.returns if self.spec.several else self.returns[:, 0]
+        return {"returns": returns, "lengths": self.lengths, **dict(stacks)}
 
     def part(self, index: int) -> str:
         """The name of the part of an observation that holds the number at an index of a frame."""
@@ -208,3 +255,22 @@ class Environment:
 
     def close(self) -> None:
         self._engine.close()
+
+
+def _stacked(one: AgentClass, stack: int) -> AgentClass:
+    """The class, with the observations that policies see."""
+    if stack > 1 and not one.observation["frame"]:
+        whose = f" as those of {one.agents[0]}" if one.mortal else ""
+        raise EnvironmentConfigError(
+            f"frameStack needs observations that are vectors or images, not single numbers{whose}; set "
+            "frameStack: 1"
+        )
+    shape = list(stacked_shape(tuple(one.observation["frame"]), stack))
+    return replace(one, observation={**one.observation, "shape": shape, "stack": stack})
+
+
+def _installed(package: str) -> bool:
+    try:
+        return bool(importlib.metadata.version(package))
+    except importlib.metadata.PackageNotFoundError:
+        return False

@@ -33,7 +33,7 @@ class Evaluation:
         max_steps: an episode is cut after so many steps.
 
     Attributes:
-        returns: f64 [episodes], or [episodes, agents] of several agents.
+        returns: f64 [episodes, agents].
         lengths: i64 [episodes].
     """
 

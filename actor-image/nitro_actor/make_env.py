@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import contextvars
 import importlib
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nitro_actor import entry_points, traces
-from nitro_actor.actions import Continuous, Discrete
 from nitro_actor.config import AtariConfig, EnvironmentConfig, EnvironmentConfigError, NotInstalled
 from nitro_actor.engines import tasks
 from nitro_actor.engines.failures import close, unbuildable
 from nitro_actor.engines.info_metrics import InfoMetrics
-from nitro_actor.environment import Environment, EnvironmentSpec
+from nitro_actor.environment import Environment
 
-if TYPE_CHECKING:
-    from nitro_actor.agents.environment import AgentsEnvironment
-
-    AnyEnvironment = Environment | AgentsEnvironment
+_PACKAGES = "gymnasium", "mujoco"
+"""Those that compute environments of one agent."""
 
 _ATARI = "ALE/"
 SMAX = "smax/"
@@ -36,11 +32,8 @@ PETTING_ZOO = re.compile("[A-Za-z_][A-Za-z0-9_.]*(/[A-Za-z_][A-Za-z0-9_]*)+_v[0-
 gymnasium end in `-v0`."""
 
 
-def make_env(config: EnvironmentConfig) -> AnyEnvironment:
+def make_env(config: EnvironmentConfig) -> Environment:
     """Build an environment: by a fast engine where there is one, else by the generic one.
-
-    Returns:
-        An `Environment`, or an `AgentsEnvironment` where there are several agents.
 
     Raises:
         EnvironmentConfigError: it does not exist, cannot be built, or its spaces are not supported.
@@ -52,12 +45,12 @@ def make_env(config: EnvironmentConfig) -> AnyEnvironment:
     return environment
 
 
-def with_kwargs(config: EnvironmentConfig) -> Callable[[Mapping[str, Any], int], AnyEnvironment]:
+def with_kwargs(config: EnvironmentConfig) -> Callable[[Mapping[str, Any], int], Environment]:
     """How to build so many copies of the environment with some other keyword arguments; see `make_env`."""
     return lambda kwargs, count: make_env(replace(config, kwargs={**config.kwargs, **kwargs}, count=count))
 
 
-def _make(config: EnvironmentConfig) -> AnyEnvironment:
+def _make(config: EnvironmentConfig) -> Environment:
     if config.entry_point is None and PETTING_ZOO.fullmatch(config.id):
         from nitro_actor.agents.make import make_by_id  # only needed for several agents
 
@@ -94,7 +87,7 @@ def raw_factory(config: EnvironmentConfig) -> Callable[[], Any] | None:
 
 
 def _make_atari(config: EnvironmentConfig) -> Environment:
-    from nitro_actor.engines.atari import MAX_SCREENS, AtariEngine
+    from nitro_actor.engines.atari import AtariEngine
 
     if config.info_metrics:
         raise EnvironmentConfigError(
@@ -102,16 +95,7 @@ def _make_atari(config: EnvironmentConfig) -> Environment:
         )
     settings = config.atari or AtariConfig()
     engine = AtariEngine(config.id.removeprefix(_ATARI), config.count, settings, config.kwargs)
-    spec = EnvironmentSpec(
-        id=config.id,
-        frame_shape=engine.observations.shape[1:],
-        observation_dtype="uint8",
-        action=Discrete(engine.actions),
-        time_limit=math.ceil(MAX_SCREENS / settings.frame_skip),
-        resumable=True,
-        frame_stack=config.frame_stack,
-    )
-    return Environment(engine, spec, clip_rewards=config.clip_rewards)
+    return Environment(engine, config, *_PACKAGES)
 
 
 def _make_mujoco(config: EnvironmentConfig) -> Environment:
@@ -121,23 +105,14 @@ def _make_mujoco(config: EnvironmentConfig) -> Environment:
         engine = MujocoEngine(tasks.TASKS[config.id], config.count, config.kwargs)
     except Exception as error:
         raise unbuildable(config, error) from error
-    spec = EnvironmentSpec(
-        id=config.id,
-        frame_shape=engine.observations.shape[1:],
-        observation_dtype="float32",
-        action=Continuous(*engine.action_bounds),
-        time_limit=tasks.MAX_EPISODE_STEPS,
-        resumable=True,
-        frame_stack=config.frame_stack,
-    )
-    return Environment(engine, spec, clip_rewards=config.clip_rewards)
+    return Environment(engine, config, *_PACKAGES)
 
 
-def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
+def _make_generic(config: EnvironmentConfig) -> Environment:
     import gymnasium  # here: it takes long to load, and the fast engines do without
 
     from nitro_actor import spaces
-    from nitro_actor.engines import masked, states
+    from nitro_actor.engines import masked
     from nitro_actor.engines.generic import GenericEngine
 
     try:
@@ -176,11 +151,9 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
         )
     action = spaces.actions(probe.action_space, ", for example in gymnasium.wrappers.TransformAction")
     has_mask = masked.has(probe, action)
-    stateful = states.keeping_state(probe)
-    largest = spaces.largest_whole(probe.observation_space)
     close(probe, 0)
     try:
-        engine = GenericEngine(factory, config.count, dtype, masked=action if has_mask else None)
+        engine = GenericEngine(factory, config.count, dtype, action, masked=has_mask, time_limit=time_limit)
         engine.reset([0] * config.count)  # check the space before the first round
         if config.info_metrics:
             engine.info = InfoMetrics(config.info_metrics)
@@ -188,25 +161,7 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
         if not traces.of_its_code(error):
             raise
         raise unbuildable(config, error) from error
-    shape = engine.observations.shape[1:]
-    if config.frame_stack > 1 and not shape:
-        raise EnvironmentConfigError(
-            "frameStack needs observations that are vectors or images, not single numbers; set frameStack: 1"
-        )
-    spec = EnvironmentSpec(
-        config.id,
-        shape,
-        dtype,
-        action,
-        time_limit,
-        engine.resumable,
-        config.frame_stack,
-        has_mask,
-        stateful,
-        largest,
-        config.info_metrics,
-    )
-    return Environment(engine, spec, clip_rewards=config.clip_rewards)
+    return Environment(engine, config, *_PACKAGES)
 
 
 def _several_agents(environment: Any, gymnasium: Any) -> bool:

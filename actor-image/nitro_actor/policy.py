@@ -75,7 +75,10 @@ class Memories:
     def __init__(self, classes: Sequence[AgentClass], of: Mapping[str, Floats]) -> None:
         self.of = of
         self._remember = [one for one in classes if of[one.name].shape[-1]]
-        self.named = dict(one.in_state("memory", of[one.name]) for one in self._remember)
+        self.named = dict(
+            one.in_state("memory", of[one.name].reshape(-1, len(one.agents), of[one.name].shape[-1]))
+            for one in self._remember
+        )
 
     def forget(
         self, ended: np.ndarray, acted: Mapping[str, np.ndarray], died: Mapping[str, np.ndarray]
@@ -85,12 +88,12 @@ class Memories:
         Args:
             ended: bool, whose episode ended with the step; of the first environments, if not of all.
             acted: bool [lanes] by class, who was alive in it.
-            died: likewise, who died in it.
+            died: bool [E, n_c] by class, who died in it.
         """
         for one in self._remember:
             gone = ended
             if one.mortal:
-                gone = np.repeat(ended, len(one.agents)) | died[one.name] | ~acted[one.name]
+                gone = np.repeat(ended, len(one.agents)) | died[one.name].reshape(-1) | ~acted[one.name]
             self.of[one.name][: len(gone)][gone] = 0
 
 

@@ -34,8 +34,8 @@ class Stack:
         network, tensors = policies[0].network, policies[0].tensors
         limits = [policy.observation_clip for policy in policies]
         clip = np.array([np.inf if limit is None else limit for limit in limits], np.float32)
+        shape: tuple[int, ...] = tuple(one.observation["shape"])
         lead: tuple[int, ...] = ()
-        shape = tuple(one.observation["shape"])
         self._places, self._ids = None, 0
         if one.mortal:
             self._places, self._ids = np.array(places), network.get("agentIds") or 0

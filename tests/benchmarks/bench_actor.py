@@ -28,16 +28,25 @@ import gymnasium
 import mujoco
 import numpy as np
 
-from actor_support import RUN, conv_weights, environment, policies_of, policy_of, weights
+from actor_support import (
+    RUN,
+    action_of,
+    conv_weights,
+    environment,
+    from_one_agent,
+    policies_of,
+    policy_of,
+    rollout,
+    weights,
+)
 from nitro_actor.config import AtariConfig
 from nitro_actor.engines.atari import AtariEngine
 from nitro_actor.environment import Environment
 from nitro_actor.networks import Conv
 from nitro_actor.policy import ClassPolicies, Policies
 from nitro_actor.protocol.agents import AGENT
-from nitro_actor.protocol.fragment import FragmentContainer, from_one_agent, of_one_agent
+from nitro_actor.protocol.fragment import FragmentContainer, of_one_agent
 from nitro_actor.protocol.state import bare
-from nitro_actor.rollout import rollout
 
 STEPS = 512
 HIDDEN = (256, 256)
@@ -163,7 +172,7 @@ def atari(repeats: int) -> None:
 
     def played() -> int:
         for _ in range(16):
-            _, terminated, _ = env.step(rng.integers(0, env.spec.action.outputs, 8))
+            _, terminated, _ = env.step(rng.integers(0, action_of(env.spec).outputs, 8))
             for index in np.flatnonzero(terminated):
                 env.reset_one(int(index))
         return 128
@@ -226,7 +235,7 @@ def _encoded(fragment: Mapping[str, np.ndarray]) -> bytes:
 
 
 def _decisions(env: Environment, policy: ClassPolicies) -> Callable[[], int]:
-    out = np.empty((8, env.spec.action.outputs), np.float32)
+    out = np.empty((8, action_of(env.spec).outputs), np.float32)
 
     def run() -> int:
         for _ in range(16):

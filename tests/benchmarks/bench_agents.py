@@ -24,11 +24,11 @@ import numpy as np
 import torch
 from mpe2 import simple_spread_v3
 
+from actor_support import Game
 from agents_support import agent_class, agents_fragment, team
-from nitro_actor.agents.environment import AgentsEnvironment, AgentsSpec
 from nitro_actor.config import EnvironmentConfig
+from nitro_actor.environment import Environment, EnvironmentSpec
 from nitro_actor.make_env import make_env
-from nitro_actor.play import play_of
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_learner.algorithms.multi_ppo.feed_forward import MultiPpo
@@ -67,7 +67,7 @@ def updates(algorithm: str, agents: int) -> dict[str, Callable[[], object]]:
     }
 
 
-def random_policies(spec: AgentsSpec) -> WeightsContainer:
+def random_policies(spec: EnvironmentSpec) -> WeightsContainer:
     """A policy for each agent, with `tuned`'s two layers of 64 units."""
     (one,) = spec.classes
     random = np.random.default_rng(0)
@@ -92,8 +92,8 @@ def samplings(agents: int) -> dict[str, Callable[[], object]]:
     """What is timed, by name: a round's fragments, and a loop over one mpe2 environment."""
     config = EnvironmentConfig(id="mpe2/simple_spread_v3", count=ENVS, kwargs={"N": agents})
     ours = make_env(config)
-    assert isinstance(ours, AgentsEnvironment)
-    container, play = random_policies(ours.spec), play_of(ours)
+    assert isinstance(ours, Environment)
+    container, play = random_policies(ours.spec), Game(ours)
     theirs = simple_spread_v3.parallel_env(N=agents)
     (one,) = ours.spec.classes
     policies = Policies(container, ours.spec.classes).classes[one.name]

@@ -24,12 +24,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from actor_support import environment, policies_of
+from actor_support import environment, policies_of, rollout
 from learner_support import HOPPER, by_autograd, fragment, job
 from nitro_actor.config import AtariConfig
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights
-from nitro_actor.rollout import rollout
 from nitro_api.spec.scaling import Scaling
 from nitro_learner.algorithms.actor_critic import standardise
 from nitro_learner.algorithms.base import UpdateResult

@@ -11,7 +11,7 @@ import pytest
 
 import parallel_environments
 from local_support import RUN
-from nitro_actor.agents.environment import AgentsSpec
+from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api import JobSpec, load_job, resolve
 from nitro_learner.backends.base import BackendError
@@ -55,7 +55,9 @@ def play(spec: JobSpec, rounds: int, *, resume: bool = True) -> list[RoundResult
         backend = LocalBackend(spec, RUN)
         try:
             environment = await backend.start()
-            of_agents = AgentsSpec(environment.id, environment.classes, None, None, environment.resumable)
+            of_agents = EnvironmentSpec(
+                environment.id, environment.classes, None, None, environment.resumable
+            )
             cache = RedisCache(backend.redis_url, RUN)
             await cache.publish_weights(0, weights(of_agents))
             work = Dispatcher(
@@ -83,7 +85,7 @@ def play(spec: JobSpec, rounds: int, *, resume: bool = True) -> list[RoundResult
     return asyncio.run(run())
 
 
-def weights(spec: AgentsSpec) -> bytes:
+def weights(spec: EnvironmentSpec) -> bytes:
     """A random policy for each agent, as version 0."""
     made = parallel_environments.container(spec, run=RUN)
     return WeightsContainer(made.run, 0, made.policies, made.agents).encode()

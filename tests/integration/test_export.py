@@ -21,10 +21,9 @@ import torch
 import yaml
 
 import nitro_learner as nitro
+from actor_support import Game, action_of
 from agents_jobs import job as agents_job
 from nitro_actor.actions import Continuous
-from nitro_actor.agents.environment import AgentsSpec
-from nitro_actor.play import play_of
 from nitro_actor.policy import Policies
 from nitro_api.costs.amounts import dollars
 from nitro_learner.backends.local import LocalBackend
@@ -97,11 +96,11 @@ def test_the_policy_of_one_agent_is_the_actors(source: dict[str, Any], tmp_path:
     (one,) = (policy.of(agent) for agent in policy.agents)
     rows = observations(one, 100 if one.observation["dtype"] == "uint8" else ROWS)
     environment = environment_of(job, 1)
-    actor = play_of(environment).policy(policy.weights)
-    space = environment.spec.action
+    actor = Game(environment).policy(policy.weights).classes["agent"]
+    space = action_of(environment.spec)
     environment.close()
     expected = np.empty((len(rows), space.parameters), np.float32)
-    actor.distribution(rows, expected)
+    actor.distribution(rows, None, expected)
     actions = space.mode(expected)
     actions = np.clip(actions, space.low, space.high) if isinstance(space, Continuous) else actions
 
@@ -142,7 +141,6 @@ def test_each_of_several_agents_has_its_own_file(name: str, tmp_path: Path) -> N
     environment = environment_of(job, 1)
     spec = environment.spec
     environment.close()
-    assert isinstance(spec, AgentsSpec)
     (one,) = spec.classes
     rows = observations(one)
     available = np.random.default_rng(1).random((ROWS, one.action["n"])) < 0.5

@@ -14,12 +14,12 @@ import pytest
 from mpe2 import simple_spread_v3
 
 import nitro_learner as nitro
+from actor_support import Alone, Game, action_of
 from agents_jobs import job as agents_job
 from nitro_actor.actions import Continuous
-from nitro_actor.agents.rollout import best_actions
-from nitro_actor.play import play_of
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import WeightsContainer
+from nitro_actor.rollout import best_actions
 from nitro_api import JobInvalid, NitroTrainingJob
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.policy_set import PolicySet
@@ -62,20 +62,20 @@ def actors_policy(job: NitroTrainingJob, folder: Path, environment: Any) -> Any:
     checkpoint = CheckpointStore(RunDir(folder).checkpoints, keep_last=1).latest()
     assert checkpoint is not None
     policies.load_state_dict(checkpoint.state["policies"])
-    return play_of(environment).policy(WeightsContainer.decode(policies.encode("run")))
+    return Game(environment).policy(WeightsContainer.decode(policies.encode("run")))
 
 
 def check_against_an_actor(job: NitroTrainingJob, folder: Path, steps: int = 40) -> None:
     """Play as an actor plays, and compare every action to the bit; observations come as frames."""
-    environment = environment_of(job, COUNT)
+    environment = Alone(environment_of(job, COUNT))
     try:
-        actor, policy = actors_policy(job, folder, environment), nitro.load(folder)
-        space = environment.spec.action
+        actor, policy = actors_policy(job, folder, environment).classes["agent"], nitro.load(folder)
+        space = action_of(environment.spec)
         environment.reset(range(COUNT))
         episodes, begins = policy.episode(), np.ones(COUNT, bool)
         for _ in range(steps):
             distribution = np.empty((COUNT, space.parameters), np.float32)
-            actor.distribution(environment.observations, distribution)
+            actor.distribution(environment.observations, None, distribution)
             played = space.mode(distribution)
             chosen = policy.act(environment.observations)
             clipped = np.clip(played, space.low, space.high) if isinstance(space, Continuous) else played
@@ -118,8 +118,9 @@ def test_several_agents_play_as_an_actors(algorithm: str, tmp_path: Path) -> Non
     (one,) = environment.spec.classes
     assert policy.agents == one.agents
     for _ in range(10):
-        played = best_actions(environment, actor, actor.memories())
-        seen = {agent: environment.observations[one.name][:, i] for i, agent in enumerate(one.agents)}
+        played = best_actions(environment, actor, actor.memories(COUNT))
+        rows = environment.observations[one.name].reshape(COUNT, len(one.agents), -1)
+        seen = {agent: rows[:, i] for i, agent in enumerate(one.agents)}
         chosen = policy.act(seen)
         for index, agent in enumerate(one.agents):
             np.testing.assert_array_equal(chosen[agent], played[one.name][:, index])

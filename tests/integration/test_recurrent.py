@@ -13,8 +13,9 @@ import pytest
 import torch
 
 import nitro_learner as nitro
-from nitro_actor.agents.rollout import best_actions
-from nitro_actor.play import play_of
+from actor_support import Alone, Game, action_of
+from nitro_actor.policy import Policies
+from nitro_actor.rollout import best_actions
 from nitro_learner.checkpoints.store import load, pack
 from nitro_learner.export.networks import as_onnx, as_torch
 from serve_support import ask, served
@@ -117,16 +118,16 @@ def test_evaluation_plays_with_the_memory(one: Path) -> None:
 
 def test_the_library_plays_as_an_actor_plays(one: Path) -> None:
     policy = nitro.load(one)
-    environment = environment_of(nitro.Run(one).job, 2)
-    actor = play_of(environment).policy(policy.weights)
+    environment = Alone(environment_of(nitro.Run(one).job, 2))
+    actor = Policies(policy.weights, environment.spec.classes).classes["agent"]
     environment.reset([1, 2])
     memory, state, episode = np.zeros((2, SIZE), np.float32), policy.initial_state(batch=2), policy.episode()
     begins = np.ones(2, bool)
     for step in range(210):  # an episode has 200
         distribution = np.empty((2, 2), np.float32)
         seen = environment.observations.copy()
-        actor.distribution(seen, distribution, memory)
-        played = environment.spec.action.mode(distribution)
+        actor.distribution(seen, None, distribution, memory)
+        played = action_of(environment.spec).mode(distribution)
         chosen, state = policy.act(seen, state=state)
         np.testing.assert_array_equal(chosen, np.clip(played, -2, 2))
         np.testing.assert_array_equal(state, memory)
@@ -148,17 +149,19 @@ def test_the_library_plays_as_an_actor_plays(one: Path) -> None:
 def test_several_agents_play_as_actors_play(several: Path) -> None:
     policy = nitro.load(several)
     environment = environment_of(nitro.Run(several).job, 2)
-    actor = play_of(environment).policy(policy.weights)
+    actor = Game(environment).policy(policy.weights)
     environment.reset([1, 2])
-    memories, state, episode = actor.memories(), policy.initial_state(batch=2), policy.episode()
+    memories, state, episode = actor.memories(2), policy.initial_state(batch=2), policy.episode()
     for _ in range(5):
         played = best_actions(environment, actor, memories)["agent"]
-        seen = {agent: environment.observations["agent"][:, i] for i, agent in enumerate(policy.agents)}
+        rows = environment.observations["agent"].reshape(2, len(policy.agents), -1)
+        seen = {agent: rows[:, i] for i, agent in enumerate(policy.agents)}
         chosen, state = policy.act(seen, state=state)
         again = episode.act(seen)
+        remembered = memories.of["agent"].reshape(2, len(policy.agents), -1)
         for i, agent in enumerate(policy.agents):
             np.testing.assert_array_equal(chosen[agent], played[:, i])
-            np.testing.assert_array_equal(state[agent], memories.of["agent"][:, i])
+            np.testing.assert_array_equal(state[agent], remembered[:, i])
             np.testing.assert_array_equal(again[agent], chosen[agent])
         environment.step({"agent": played})
     environment.close()

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from actor_support import environment, policies_of
+from actor_support import environment, policies_of, rollout
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights
-from nitro_actor.rollout import rollout
 from nitro_api import load_job
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.impact.learning import Impact

@@ -10,9 +10,9 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.training_data import TrainingData
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_ENV_STEPS_TRAINED_LIFETIME
 
+import actor_support
 from actor_support import environment, policies_of
 from learner_support import fragment
-from nitro_actor import rollout
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights
@@ -83,12 +83,12 @@ def test_they_learn_what_to_do_in_two_states(name: str) -> None:
         return policies_of(PolicyWeights.of(*learner.weights()), place.spec)
 
     for number in range(1, 41):
-        sampled = rollout.rollout(place, policy(), seed=number, steps=256, state={})
+        sampled = actor_support.rollout(place, policy(), seed=number, steps=256, state={})
         learner.take([Fragment({"slot": 0, "resumed": False}, sampled)])
         while learner.replay():
             pass
         learner.end_round(number)
-    played = rollout.evaluate(place, policy(), seed=1, episodes=20, max_steps=100)
+    played = actor_support.evaluate(place, policy(), seed=1, episodes=20, max_steps=100)
     assert float(played["episode_returns"].mean()) == 19
 
 

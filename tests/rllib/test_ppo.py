@@ -10,9 +10,9 @@ import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.training_data import TrainingData
 
+import actor_support
 from actor_support import environment
 from learner_support import HOPPER, fragment, job, train
-from nitro_actor import rollout
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.ppo.learning import Ppo
@@ -57,7 +57,7 @@ def test_it_solves_small_environments(entry_point: str, rounds: int, least: floa
         stop__rounds=rounds,
     )
     _, policy = train(spec, environments, rounds)
-    result = rollout.evaluate(environments[0], policy, seed=1, episodes=20, max_steps=100)
+    result = actor_support.evaluate(environments[0], policy, seed=1, episodes=20, max_steps=100)
     assert float(result["episode_returns"].mean()) >= least
 
 

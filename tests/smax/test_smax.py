@@ -14,10 +14,10 @@ from jaxmarl.environments.smax import HeuristicEnemySMAX, map_name_to_scenario
 
 import smax_support
 from nitro_actor import wire
-from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.agents.smax import programs
 from nitro_actor.agents.smax.engine import SmaxEngine
-from nitro_actor.config import EnvironmentConfigError
+from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
+from nitro_actor.environment import Environment
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import tensor_specs
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
@@ -101,7 +101,7 @@ def test_a_fragment_is_what_the_protocol_says(map_name: str) -> None:
 
 def test_battles_are_cut_after_a_hundred_steps() -> None:
     engine = SmaxEngine("8m", COPIES)
-    environment = AgentsEnvironment(engine, id="smax/8m", packages=())
+    environment = Environment(engine, EnvironmentConfig("smax/8m", engine.count))
     environment.reset(range(COPIES))
     # Away from the enemies at first, who would otherwise end it; then to and fro.
     cut = [

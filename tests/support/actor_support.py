@@ -6,6 +6,7 @@ import os
 import re
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,18 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from learner_environments import Dials
 from nitro_actor import PROTOCOL_VERSION, keys
-from nitro_actor.actions import Continuous
+from nitro_actor import rollout as actors
+from nitro_actor.actions import ActionSpace, Continuous, action_space
 from nitro_actor.config import AtariConfig, EnvironmentConfig
 from nitro_actor.environment import Environment, EnvironmentSpec
 from nitro_actor.make_env import make_env
 from nitro_actor.networks import NETWORKS
 from nitro_actor.policy import ClassPolicies, Policies
-from nitro_actor.protocol.agents import AGENT
+from nitro_actor.protocol.agents import AGENT, AgentClass
+from nitro_actor.protocol.fragment import AGENT_AXIS, of_one_agent
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
+from nitro_actor.stacking import stacked_shape
 from nitro_api.resolution.presets import preset_values
 
 RUN = "test-run"
@@ -43,6 +47,98 @@ def environment(
     return make_env(EnvironmentConfig(id_, count, kwargs, entry_point, frame_stack, clip_rewards, atari))
 
 
+def spec_of(
+    id_: str, frame: tuple[int, ...], dtype: str, action: ActionSpace, frame_stack: int = 1
+) -> EnvironmentSpec:
+    """The spec of an environment of one agent, without a time limit."""
+    shape = list(stacked_shape(frame, frame_stack))
+    seen = {"shape": shape, "dtype": dtype, "frame": list(frame), "stack": frame_stack}
+    one = AgentClass(AGENT, (AGENT,), seen, action.to_json(), mortal=False)
+    return EnvironmentSpec(id_, (one,), time_limit=None, resumable=False)
+
+
+def action_of(spec: EnvironmentSpec) -> ActionSpace:
+    """The actions of an environment of one agent."""
+    (one,) = spec.classes
+    return action_space(one.action)
+
+
+class Alone:
+    """An environment of one agent, whose arrays tests see without the axis of its class."""
+
+    def __init__(self, whole: Environment) -> None:
+        self.whole = whole
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.whole, name)
+
+    @property
+    def frames(self) -> np.ndarray:
+        frames: np.ndarray = self.whole.frames[AGENT][:, 0]
+        return frames
+
+    @property
+    def observations(self) -> np.ndarray:
+        return self.whole.observations[AGENT]
+
+    @property
+    def available(self) -> np.ndarray | None:
+        available = self.whole.available.get(AGENT)
+        return None if available is None else available[:, 0]
+
+    @property
+    def returns(self) -> np.ndarray:
+        returns: np.ndarray = self.whole.returns[:, 0]
+        return returns
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        step = self.whole.step({AGENT: np.asarray(actions)[:, None]})
+        return step.rewards[AGENT][:, 0], step.terminated, step.truncated
+
+
+def lone_environment(*arguments: Any, **settings: Any) -> Any:
+    """As `environment`, of one agent."""
+    return Alone(environment(*arguments, **settings))
+
+
+def rollout(env: Any, policies: Policies, **arguments: Any) -> dict[str, np.ndarray]:
+    """The rollout of one agent, without the axis and the name of its class."""
+    return of_one_agent(actors.rollout(getattr(env, "whole", env), policies, **arguments))
+
+
+def evaluate(env: Any, policies: Policies, **arguments: Any) -> dict[str, np.ndarray]:
+    """The evaluation of one agent, likewise."""
+    return of_one_agent(actors.evaluate(getattr(env, "whole", env), policies, **arguments))
+
+
+def from_one_agent(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Undo `of_one_agent`."""
+    named = {}
+    for name, array in tensors.items():
+        axis = AGENT_AXIS.get(name)
+        if axis is not None:
+            named[f"{AGENT}/{name}"] = np.expand_dims(array, axis)
+        else:
+            named[name] = array[:, None] if name == "episode_returns" else array
+    return named
+
+
+class Game:
+    """An environment, and what an actor does with it."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+
+    def policy(self, container: WeightsContainer) -> Policies:
+        return Policies(container, self.environment.spec.classes)
+
+    def rollout(self, policies: Policies, **arguments: Any) -> dict[str, np.ndarray]:
+        return actors.rollout(self.environment, policies, **arguments)
+
+    def evaluate(self, policies: Policies, **arguments: Any) -> dict[str, np.ndarray]:
+        return actors.evaluate(self.environment, policies, **arguments)
+
+
 def weights(
     spec: EnvironmentSpec,
     *,
@@ -53,22 +149,24 @@ def weights(
     normalise: bool = True,
 ) -> PolicyWeights:
     """A policy that fits the environment, with random parameters that depend on the version."""
+    (one,) = spec.classes
+    shape, actions = tuple(one.observation["shape"]), action_space(one.action)
     rng = np.random.default_rng(version)
     tensors: dict[str, np.ndarray] = {}
-    fan_in = int(np.prod(spec.observation_shape))
+    fan_in = int(np.prod(shape))
     for i, width in enumerate(hidden):
         tensors[f"policy.layers.{i}.weight"] = rng.normal(0, fan_in**-0.5, (width, fan_in)).astype(np.float32)
         tensors[f"policy.layers.{i}.bias"] = rng.normal(0, 0.1, width).astype(np.float32)
         fan_in = width
-    actions, continuous = spec.action, isinstance(spec.action, Continuous)
+    continuous = isinstance(actions, Continuous)
     outputs = actions.outputs * (2 if continuous and log_std == "state" else 1)
     tensors["policy.head.weight"] = rng.normal(0, 0.3 * fan_in**-0.5, (outputs, fan_in)).astype(np.float32)
     tensors["policy.head.bias"] = rng.normal(0, 0.1, outputs).astype(np.float32)
     if continuous and log_std == "parameter":
         tensors["policy.log_std"] = np.full(actions.outputs, -0.5, np.float32)
     if normalise:
-        tensors["observation.mean"] = rng.normal(0, 0.1, spec.observation_shape)
-        tensors["observation.var"] = rng.uniform(0.5, 2.0, spec.observation_shape)
+        tensors["observation.mean"] = rng.normal(0, 0.1, shape)
+        tensors["observation.var"] = rng.uniform(0.5, 2.0, shape)
     network = {
         "kind": "mlp",
         "hidden": list(hidden),
@@ -100,8 +198,11 @@ def conv_weights(spec: EnvironmentSpec, preset: str) -> PolicyWeights:
     layers, hidden = values["network.convLayers"], values["network.hiddenSizes"]
     network = {"kind": "conv", "convolutions": layers, "hidden": hidden, "activation": "relu"}
     network |= {"head": "categorical", "logStd": "parameter"}
-    shapes, width = NETWORKS["conv"].parameters(network, spec.observation_shape)
-    head = {"policy.head.weight": (spec.action.outputs, width), "policy.head.bias": (spec.action.outputs,)}
+    shapes, width = NETWORKS["conv"].parameters(network, spec.classes[0].observation["shape"])
+    head = {
+        "policy.head.weight": (action_of(spec).outputs, width),
+        "policy.head.bias": (action_of(spec).outputs,),
+    }
     rng = np.random.default_rng(0)
     tensors = {
         name: rng.normal(0, 0.02, shape).astype(np.float32)

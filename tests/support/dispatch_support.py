@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from actor_support import from_one_agent
 from nitro_actor import PROTOCOL_VERSION, wire
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_actor.protocol.fragment import from_one_agent
 from nitro_actor.protocol.request import OPTIONAL_TENSORS, Request
 from nitro_learner.backends.base import Ack, RetryableError, answering
 from nitro_learner.backends.cache.memory_cache import MemoryCache

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import actor_support
 from actor_support import policies_of
-from nitro_actor import rollout
 from nitro_actor.environment import Environment
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import DescribedEnvironment
@@ -97,7 +97,7 @@ def train(spec: NitroTrainingJob, environments: list[Environment], rounds: int) 
         policy = _policy(algorithm, environments[0])
         fragments = []
         for slot, environment in enumerate(environments):
-            tensors = rollout.rollout(
+            tensors = actor_support.rollout(
                 environment,
                 policy,
                 seed=1000 * k + slot,
@@ -121,7 +121,7 @@ def train_off_policy(
     policies = [_policy(algorithm, environments[0])]
     for k in range(1, rounds + 1):
         for slot, environment in enumerate(environments):
-            tensors = rollout.rollout(
+            tensors = actor_support.rollout(
                 environment,
                 policies[-1 - slot % len(policies)],
                 seed=1000 * k + slot,

@@ -7,8 +7,8 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
-from nitro_actor.agents.environment import AgentsEnvironment, AgentsSpec
 from nitro_actor.config import EnvironmentConfig
+from nitro_actor.environment import Environment, EnvironmentSpec
 from nitro_actor.make_env import make_env
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 
@@ -235,14 +235,14 @@ class DictSpaces(Pair):
 
 def several(
     id_: str = "test", count: int = 2, entry_point: str | None = None, *, frame_stack: int = 1, **kwargs: Any
-) -> AgentsEnvironment:
+) -> Environment:
     """An environment of several agents, built as an actor does."""
     made = make_env(EnvironmentConfig(id_, count, kwargs, entry_point, frame_stack))
-    assert isinstance(made, AgentsEnvironment)
+    assert isinstance(made, Environment)
     return made
 
 
-def arena(count: int = 2, *, frame_stack: int = 1, **kwargs: Any) -> AgentsEnvironment:
+def arena(count: int = 2, *, frame_stack: int = 1, **kwargs: Any) -> Environment:
     """Copies of Arena."""
     return several("arena", count, "parallel_environments:Arena", frame_stack=frame_stack, **kwargs)
 
@@ -278,7 +278,11 @@ def mlp(
 
 
 def container(
-    spec: AgentsSpec, groups: dict[str, list[str]] | None = None, *, run: str = "test-run", **network: Any
+    spec: EnvironmentSpec,
+    groups: dict[str, list[str]] | None = None,
+    *,
+    run: str = "test-run",
+    **network: Any,
 ) -> WeightsContainer:
     """Policies that fit the environment: one for each agent, or for each of the groups by its first agent."""
     policies, agents = {}, {}

@@ -7,24 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from nitro_actor.agents.environment import AgentsEnvironment, AgentsSpec
+from actor_support import Game
 from nitro_actor.config import EnvironmentConfig
+from nitro_actor.environment import Environment, EnvironmentSpec
 from nitro_actor.make_env import make_env
-from nitro_actor.play import play_of
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 
 COPIES = 4
 
 
-def make(map_name: str, count: int = COPIES, **settings: Any) -> AgentsEnvironment:
+def make(map_name: str, count: int = COPIES, **settings: Any) -> Environment:
     """An actor's environment."""
-    environment = make_env(EnvironmentConfig(id=f"smax/{map_name}", count=count, **settings))
-    assert isinstance(environment, AgentsEnvironment)
-    return environment
+    return make_env(EnvironmentConfig(id=f"smax/{map_name}", count=count, **settings))
 
 
-def policy(spec: AgentsSpec, hidden: tuple[int, ...] = (16, 8)) -> WeightsContainer:
+def policy(spec: EnvironmentSpec, hidden: tuple[int, ...] = (16, 8)) -> WeightsContainer:
     """One policy of random parameters for all agents."""
     (one,) = spec.classes
     random, tensors = np.random.default_rng(3), {}
@@ -39,10 +37,10 @@ def policy(spec: AgentsSpec, hidden: tuple[int, ...] = (16, 8)) -> WeightsContai
 
 
 def rollout(
-    environment: AgentsEnvironment, steps: int, *, hidden: tuple[int, ...] = (16, 8), **arguments: Any
+    environment: Environment, steps: int, *, hidden: tuple[int, ...] = (16, 8), **arguments: Any
 ) -> dict[str, np.ndarray]:
     """A rollout of that policy."""
-    play = play_of(environment)
+    play = Game(environment)
     arguments = {"seed": 7, "state": {}, "optional_tensors": OPTIONAL_TENSORS, **arguments}
     return play.rollout(play.policy(policy(environment.spec, hidden)), steps=steps, **arguments)
 

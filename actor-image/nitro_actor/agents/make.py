@@ -1,8 +1,7 @@
 """Building the environment of several agents that a job names."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
@@ -10,16 +9,15 @@ import numpy as np
 
 from nitro_actor import entry_points, traces
 from nitro_actor.agents import smax
-from nitro_actor.agents.engine import AgentsEngine
-from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.agents.mpe import scenarios
 from nitro_actor.agents.mpe.engine import MpeEngine
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError, NotInstalled
 from nitro_actor.engines.failures import unbuildable
 from nitro_actor.engines.info_metrics import InfoMetrics
+from nitro_actor.environment import Environment
 
 
-def make_by_id(config: EnvironmentConfig) -> AgentsEnvironment:
+def make_by_id(config: EnvironmentConfig) -> Environment:
     """Build package/module, whose module has PettingZoo's `parallel_env`.
 
     Raises:
@@ -27,7 +25,7 @@ def make_by_id(config: EnvironmentConfig) -> AgentsEnvironment:
     """
     factory = factory_by_id(config)
     if factory is None:
-        return _environment(config, MpeEngine(config.id, config.count, config.kwargs), ())
+        return Environment(MpeEngine(config.id, config.count, config.kwargs), config)
     return make_agents(config, factory, None)
 
 
@@ -78,7 +76,7 @@ def _parallel_env(id_: str, module: str) -> Callable[..., Any]:
     )
 
 
-def make_smax(config: EnvironmentConfig, map_name: str) -> AgentsEnvironment:
+def make_smax(config: EnvironmentConfig, map_name: str) -> Environment:
     """Build a map of SMAX.
 
     Raises:
@@ -103,12 +101,10 @@ def make_smax(config: EnvironmentConfig, map_name: str) -> AgentsEnvironment:
         )
     from nitro_actor.agents.smax.engine import SmaxEngine
 
-    return _environment(config, SmaxEngine(map_name, config.count), ("jax", "jaxmarl"))
+    return Environment(SmaxEngine(map_name, config.count), config, "jax", "jaxmarl")
 
 
-def make_agents(
-    config: EnvironmentConfig, factory: Callable[[], Any], time_limit: int | None
-) -> AgentsEnvironment:
+def make_agents(config: EnvironmentConfig, factory: Callable[[], Any], time_limit: int | None) -> Environment:
     """Build an environment of several agents from a factory of one copy.
 
     Args:
@@ -138,25 +134,7 @@ def make_agents(
         raise unbuildable(config, error) from error
     if config.info_metrics:
         engine.info = InfoMetrics(config.info_metrics)
-    return _environment(config, engine, ("gymnasium", "pettingzoo", config.id.partition("/")[0]))
-
-
-def _environment(
-    config: EnvironmentConfig, engine: AgentsEngine, packages: Iterable[str]
-) -> AgentsEnvironment:
-    for one in engine.classes:
-        if config.frame_stack > 1 and not one.observation["frame"]:
-            raise EnvironmentConfigError(
-                f"frameStack needs observations that are vectors or images, not single numbers as those of "
-                f"{one.agents[0]}; set frameStack: 1"
-            )
-    return AgentsEnvironment(
-        engine,
-        id=config.id,
-        packages=("numpy", *(name for name in dict.fromkeys(packages) if _installed(name))),
-        frame_stack=config.frame_stack,
-        clip_rewards=config.clip_rewards,
-    )
+    return Environment(engine, config, "gymnasium", "pettingzoo", config.id.partition("/")[0])
 
 
 def _exists(module: str) -> bool:
@@ -164,11 +142,4 @@ def _exists(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:
-        return False
-
-
-def _installed(package: str) -> bool:
-    try:
-        return bool(version(package))
-    except PackageNotFoundError:
         return False

@@ -16,9 +16,15 @@ from numpy.typing import NDArray
 from nitro_actor import wire
 from nitro_actor.actions import ActionSpace, action_space
 from nitro_actor.agents.classes import group
-from nitro_actor.agents.engine import AgentsEngine, AgentsStep
 from nitro_actor.agents.game import Game, Place
-from nitro_actor.engines.base import EnvironmentCallError, Snapshot, pack_generators, unpack_generators
+from nitro_actor.engines.base import (
+    Engine,
+    EnvironmentCallError,
+    Snapshot,
+    Step,
+    pack_generators,
+    unpack_generators,
+)
 from nitro_actor.engines.failures import close, failures
 from nitro_actor.engines.states import Hook
 from nitro_actor.masks import MASK, ONLY_WHOLE_NUMBERS, choices
@@ -28,7 +34,7 @@ _PATIENCE = 100
 line-ups change, nobody knows when an agent's turn comes."""
 
 
-class ParallelEngine(AgentsEngine):
+class ParallelEngine(Engine):
     """E environments made by one factory, each with observations cast to f32 or u8."""
 
     def __init__(self, make: Callable[[], Any], count: int, time_limit: int | None) -> None:
@@ -64,7 +70,7 @@ class ParallelEngine(AgentsEngine):
             places |= {agent: Place(one.name, i) for i, agent in enumerate(one.agents)}
         self._places = places
         self._games = [first, *(Game(index, make()) for index in range(1, count))]
-        self._step = AgentsStep(self._rewards, self._died, *np.zeros((2, count), bool))
+        self._step = Step(self._rewards, self._died, *np.zeros((2, count), bool))
         self._never_acted = set(places)
         self._line_ups: set[frozenset[str]] = set()
         self._episodes = 0
@@ -98,7 +104,7 @@ class ParallelEngine(AgentsEngine):
         if len(self._line_ups) < 2:  # whether there is more than one is all that counts
             self._line_ups.add(frozenset(game.acting))
 
-    def step(self, actions: Mapping[str, np.ndarray]) -> AgentsStep:
+    def step(self, actions: Mapping[str, np.ndarray]) -> Step:
         step = self._step
         for index, game in enumerate(self._games):
             self._clear(index)

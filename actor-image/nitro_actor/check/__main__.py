@@ -14,7 +14,6 @@ import threading
 from typing import TextIO
 
 import nitro_actor.startup  # noqa: F401 - before numpy loads
-from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.agents.tuples import TupleEnvironment
 from nitro_actor.check.checkers import gymnasium_checks, petting_zoo_checks
 from nitro_actor.check.findings import (
@@ -85,13 +84,13 @@ def check(settings: str, seconds: float, out: TextIO, calls: Calls) -> None:
 
 def _check(
     config: EnvironmentConfig,
-    environment: Environment | AgentsEnvironment,
+    environment: Environment,
     findings: Findings,
     clock: Clock,
     before: Before,
     calls: Calls,
 ) -> None:
-    several = not isinstance(environment, Environment)
+    several = environment.spec.several
     # Tuples of spaces for several agents have no checker: gymnasium's wants one reward.
     make = None if isinstance(environment.raw(), TupleEnvironment) else raw_factory(config)
     checker = PETTING_ZOO if several else GYMNASIUM
@@ -110,9 +109,9 @@ def _check(
         findings.write(measured={"reset_seconds": finite(spent[0]), "step_seconds": finite(spent[1])})
         if make is not None:
             with findings.part(checker), calls.during(checker):
-                if not several and environment.available is not None:
+                if not several and environment.available:
                     raise Skipped("it plays actions that the masks do not allow")
-                if learned := getattr(environment.spec, "stateful_wrappers", ()):
+                if learned := environment.spec.stateful_wrappers:
                     raise Skipped(goes_on(learned[0]))
                 (petting_zoo_checks if several else gymnasium_checks)(make, findings, clock, spent)
         with findings.part(RESUMING):

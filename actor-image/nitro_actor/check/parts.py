@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from nitro_actor import wire
-from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.check.findings import LITTLE_TIME, SEEDS_DIFFER, Clock, Findings, Skipped
 from nitro_actor.check.onlooker import Onlooker
 from nitro_actor.check.player import Player, Seen, difference
@@ -47,7 +46,7 @@ def equal_seeds(player: Player, findings: Findings, clock: Clock) -> tuple[float
     before, steps = player.step_seconds, len(first) - 1
     second = _play(player, steps, clock)
     spent = player.reset_seconds, (player.step_seconds - before) / max(1, len(second) - 1)
-    learned = getattr(player.environment.spec, "stateful_wrappers", ())
+    learned = player.environment.spec.stateful_wrappers
     if learned:  # the learner warns of them
         raise SeedsSkipped(goes_on(learned[0]), spent)
     if steps < _LEAST_STEPS and player.episodes == 0:
@@ -172,7 +171,7 @@ class Before:
         return cls(set(threading.enumerate()), _has_child())
 
 
-def closing(environment: Environment | AgentsEnvironment, before: Before, findings: Findings) -> None:
+def closing(environment: Environment, before: Before, findings: Findings) -> None:
     """Close the environment and look at what it leaves."""
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")

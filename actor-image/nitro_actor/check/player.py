@@ -5,13 +5,11 @@ The environment is an actor's own, so it is played exactly as in a training.
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from nitro_actor import masks
 from nitro_actor.actions import ActionSpace, action_space
-from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.check_process import Calls
 from nitro_actor.environment import Environment
 
@@ -32,18 +30,14 @@ class Player:
         reset_seconds: that the last reset took.
     """
 
-    def __init__(self, environment: Environment | AgentsEnvironment, calls: Calls) -> None:
+    def __init__(self, environment: Environment, calls: Calls) -> None:
         self.environment = environment
         self.calls = calls
         self.steps = self.episodes = 0
         self.step_seconds = self.reset_seconds = 0.0
-        self._spaces: dict[str, tuple[ActionSpace, tuple[int, ...]]] = (
-            {"": (environment.spec.action, (1,))}
-            if isinstance(environment, Environment)
-            else {
-                one.name: (action_space(one.action), (1, len(one.agents))) for one in environment.spec.classes
-            }
-        )
+        self._spaces = {
+            one.name: (action_space(one.action), len(one.agents)) for one in environment.spec.classes
+        }
         self.draw_from(0)
 
     def draw_from(self, seed: int) -> None:
@@ -61,23 +55,15 @@ class Player:
 
     def play(self) -> Seen:
         """Play one step, and begin the next episode where one ends."""
-        drawn = {name: self._draw(name, *one) for name, one in self._spaces.items()}
-        results: dict[str, Any]
-        if isinstance(self.environment, Environment):
-            began = time.perf_counter()
-            with self.calls.during("step"):
-                rewards, terminated, truncated = self.environment.step(drawn[""])
-            self.step_seconds += time.perf_counter() - began
-            results = {"the reward": rewards}
-        else:
-            began = time.perf_counter()
-            with self.calls.during("step"):
-                step = self.environment.step(drawn)
-            self.step_seconds += time.perf_counter() - began
-            terminated, truncated = step.terminated, step.truncated
-            results = {f"the reward of {name}": rewards for name, rewards in step.rewards.items()}
-        results |= {"terminated": terminated, "truncated": truncated}
-        seen = {name: np.array(value[0]) for name, value in results.items()} | self._seen()
+        drawn = {name: self._draw(name, *space) for name, space in self._spaces.items()}
+        began = time.perf_counter()
+        with self.calls.during("step"):
+            step = self.environment.step(drawn)
+        self.step_seconds += time.perf_counter() - began
+        results = self._by_class("the reward", step.rewards)
+        terminated, truncated = step.terminated, step.truncated
+        ends = {"terminated": np.array(terminated[0]), "truncated": np.array(truncated[0])}
+        seen = results | ends | self._seen()
         self.steps += 1
         if terminated[0] or truncated[0]:
             with self.calls.during("reset"):
@@ -86,21 +72,24 @@ class Player:
             seen |= {f"{name} of the next episode": value for name, value in self._seen().items()}
         return seen
 
-    def _draw(self, name: str, space: ActionSpace, leading: tuple[int, ...]) -> np.ndarray:
-        distribution = np.zeros((*leading, space.parameters), np.float32)
-        available = self.environment.available
-        mask = available.get(name) if isinstance(available, Mapping) else available
+    def _draw(self, name: str, space: ActionSpace, agents: int) -> np.ndarray:
+        distribution = np.zeros((1, agents, space.parameters), np.float32)
+        mask = self.environment.available.get(name)
         if mask is not None:
             masks.apply(mask, space, distribution)
-        drawn = np.empty((*leading, *space.shape), space.dtype)
-        space.sample(distribution, space.noise(self._generator, leading), drawn)
+        drawn = np.empty((1, agents, *space.shape), space.dtype)
+        space.sample(distribution, space.noise(self._generator, (1, agents)), drawn)
         return drawn
 
     def _seen(self) -> Seen:
-        frames = self.environment.frames
-        if not isinstance(frames, Mapping):
-            return {"the observation": frames[0].copy()}
-        return {f"the observation of {name}": array[0].copy() for name, array in frames.items()}
+        return self._by_class("the observation", self.environment.frames)
+
+    def _by_class(self, what: str, arrays: Mapping[str, np.ndarray]) -> Seen:
+        """Copies of arrays [1, n_c, ...] by names for a sentence; one agent needs no name."""
+        if not self.environment.spec.several:
+            (array,) = arrays.values()
+            return {what: np.array(array[0, 0])}
+        return {f"{what} of {name}": array[0].copy() for name, array in arrays.items()}
 
 
 def difference(one: list[Seen], other: list[Seen]) -> tuple[str, bool] | None:

@@ -7,6 +7,7 @@ because the emulator's own reset takes as long as ten steps and, in some games, 
 episode."""
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,10 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import wire
+from nitro_actor.actions import Discrete
 from nitro_actor.config import AtariConfig, EnvironmentConfigError
 from nitro_actor.engines import ale
-from nitro_actor.engines.base import Engine, Snapshot, pack_generators, seeded_generators, unpack_generators
+from nitro_actor.engines.base import (
+    OneAgentEngine,
+    Snapshot,
+    Step,
+    pack_generators,
+    seeded_generators,
+    unpack_generators,
+)
 from nitro_actor.engines.screens import Resize
+from nitro_actor.protocol.agents import AGENT
 
 MAX_SCREENS = 108_000
 """Screens of the longest episode: half an hour of play."""
@@ -28,8 +38,8 @@ _IDLE = 0
 _ACTIONS = 18  # of the joystick; a game knows some of them
 
 
-class AtariEngine(Engine):
-    """E games of one kind. `observations` are the newest frames, u8 [E, size, size].
+class AtariEngine(OneAgentEngine):
+    """E games of one kind. `observations` are the newest frames, u8 [E, 1, size, size].
 
     Args:
         name: the id without ALE/, such as SpaceInvaders-v5.
@@ -37,9 +47,6 @@ class AtariEngine(Engine):
         config: how screens become frames.
         options: `mode`, `difficulty` (whole numbers that the game knows) and `full_action_space` (all 18
             actions instead of those that do something).
-
-    Attributes:
-        actions: number of actions.
 
     Raises:
         EnvironmentConfigError: there is no such game, mode or difficulty.
@@ -57,17 +64,15 @@ class AtariEngine(Engine):
         full = options.get("full_action_space", False)
         legal = first.getLegalActionSet() if full else first.getMinimalActionSet()
         self._legal = [int(action.value) for action in legal]
-        self.actions = len(self._legal)
         self._start, self._start_screen = first.cloneState(), first.getScreenGrayscale()
         height, width = first.getScreenDims()
         self._screens, self._before = np.empty((2, count, height, width), np.uint8)
         self._resize = Resize(height, width, config.frame_size)
         self._sticking = np.full(count, _IDLE)
         self._generators = unpack_generators(np.zeros((count, 6), np.uint64))
-        self._rewards = np.zeros(count)
-        self._terminated = np.zeros(count, bool)
-        self._never_truncated = np.zeros(count, bool)
-        self.observations = np.zeros((count, config.frame_size, config.frame_size), np.uint8)
+        self.time_limit = math.ceil(MAX_SCREENS / config.frame_skip)
+        self._observations = np.zeros((count, config.frame_size, config.frame_size), np.uint8)
+        self.show(self._observations, Discrete(len(self._legal)))
 
     def reset(self, seeds: Sequence[int]) -> None:
         self._generators = seeded_generators(seeds)
@@ -86,14 +91,15 @@ class AtariEngine(Engine):
                 game.restoreState(self._start)
             else:
                 game.getScreenGrayscale(screen)
-        self._resize(screen, self.observations[index])
+        self._resize(screen, self._observations[index])
 
-    def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+    def step(self, actions: Mapping[str, np.ndarray]) -> Step:
+        given = actions[AGENT][:, 0]
         skip, sticky = self._config.frame_skip, self._config.sticky_actions
         # First step all emulators, then shrink all screens. In turns, each would push the other's data out of
         # the cache.
         for index, game in enumerate(self._games):
-            wanted, seen = self._legal[actions[index]], int(self._sticking[index])
+            wanted, seen = self._legal[given[index]], int(self._sticking[index])
             sticks = (self._generators[index].random(skip) < sticky).tolist()
             reward = 0
             for number, stick in enumerate(sticks, 1):
@@ -108,9 +114,9 @@ class AtariEngine(Engine):
             self._terminated[index] = game.game_over(with_truncation=False)
         if skip > 1:
             np.maximum(self._screens, self._before, out=self._screens)
-        for screen, frame in zip(self._screens, self.observations, strict=True):
+        for screen, frame in zip(self._screens, self._observations, strict=True):
             self._resize(screen, frame)
-        return self._rewards, self._terminated, self._never_truncated
+        return self._step
 
     def snapshot(self) -> Snapshot:
         """The emulators' states, as their library writes them, each behind its digest and length."""
@@ -124,7 +130,7 @@ class AtariEngine(Engine):
             "system_bytes": np.array(sizes, np.int64),
             "system_digest": np.stack([_digest(state) for state in states]),
             "sticking": self._sticking.astype(np.int64),
-            "observations": self.observations.copy(),
+            "observations": self._observations.copy(),
             "generators": pack_generators(self._generators),
         }
 
@@ -137,7 +143,7 @@ class AtariEngine(Engine):
                 "system_bytes": wire.TensorSpec("int64", (count,)),
                 "system_digest": wire.TensorSpec("uint8", (count, _DIGEST_BYTES)),
                 "sticking": wire.TensorSpec("int64", (count,)),
-                "observations": wire.TensorSpec("uint8", self.observations.shape),
+                "observations": wire.TensorSpec("uint8", self._observations.shape),
                 "generators": wire.TensorSpec("uint64", (count, 6)),
             },
         )
@@ -159,7 +165,7 @@ class AtariEngine(Engine):
             except Exception as error:  # the emulator has no class of its own for this
                 raise wire.WireError(f"tensor system: is no state of this game ({error})") from error
         self._sticking[:] = sticking
-        self.observations[:] = snapshot["observations"]
+        self._observations[:] = snapshot["observations"]
         self._generators = unpack_generators(snapshot["generators"])
 
     def picture(self, index: int) -> NDArray[np.uint8]:

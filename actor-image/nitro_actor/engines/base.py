@@ -2,21 +2,25 @@
 
     engine.reset(seeds)
     while True:
-        rewards, terminated = engine.step(actions)  # engine.observations now shows the next ones
+        step = engine.step(actions)  # engine.observations, alive and available now show what follows
         for i in finished: engine.reset_one(i)
 
-`nitro_actor.environment.Environment` adds what is the same for every engine: episodes and time limits.
+Agents of equal spaces form a class. Arrays are per class, with one entry for each of its n_c agents; one
+agent is a class of one. `nitro_actor.environment.Environment` adds what is the same for every engine:
+episodes and time limits.
 """
 
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nitro_actor.actions import ActionSpace
 from nitro_actor.engines.info_metrics import InfoMetrics
+from nitro_actor.protocol.agents import AGENT, AgentClass
 
 Snapshot = dict[str, np.ndarray]
 """The state of an engine between two steps, as tensors whose first axis is E."""
@@ -36,22 +40,50 @@ def require_wanted(over: threading.Event | None) -> None:
         raise OverError("the round has ended, and nobody takes its fragments any more")
 
 
+class Step(NamedTuple):
+    """The result of one step of all copies. The next step may overwrite the arrays.
+
+    Attributes:
+        rewards: f64 [E, n_c] by class; 0 for an agent that did not act.
+        died: bool [E, n_c] by class: the agent ended by itself in this step, so nothing follows for it.
+        terminated: bool [E], the episode ended because no agent goes on.
+        truncated: bool [E], the episode was cut by the environment itself, not by its time limit.
+    """
+
+    rewards: Mapping[str, NDArray[np.float64]]
+    died: Mapping[str, NDArray[np.bool_]]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+
+
 class Engine(ABC):
     """E copies of one environment.
 
     Attributes:
         count: E.
-        observations: [E, *observation shape], f32 or u8. The current ones, updated in place.
-        available: bool [E, C], which choices of an action are allowed now, as `nitro_actor.masks` has them,
-            updated in place; None where actions are not masked.
+        classes: the agent classes, ordered by name, of single frames.
+        observations: [E, n_c, *observation shape], f32 or u8, by class. The current ones, updated in place; 0
+            for an agent that is not alive.
+        alive: bool [E, n_c] by class, who acts in the next step; updated in place.
+        available: bool [E, n_c, C] by class, for classes whose action space is masked; updated in place. An
+            agent that is not alive has all actions available.
+        state_size: S of the environment's own global state; None if it has no state, or if its state is the
+            concatenation of all observations.
+        time_limit: steps after which `Environment` cuts an episode; None for no limit.
         resumable: whether `snapshot` and `restore` are exact.
+        stateful_wrappers: gymnasium's wrappers whose state goes on from episode to episode, by their names.
         info: takes in the info of each step, where the job names entries of it.
     """
 
     count: int
-    observations: np.ndarray
     info: InfoMetrics | None = None
-    available: NDArray[np.bool_] | None = None
+    classes: tuple[AgentClass, ...]
+    observations: Mapping[str, np.ndarray]
+    alive: Mapping[str, NDArray[np.bool_]]
+    available: Mapping[str, NDArray[np.bool_]]
+    state_size: int | None = None
+    time_limit: int | None
+    stateful_wrappers: tuple[str, ...] = ()
     resumable: bool
 
     @abstractmethod
@@ -63,15 +95,12 @@ class Engine(ABC):
         """Begin a new episode in one copy; its random generator goes on."""
 
     @abstractmethod
-    def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+    def step(self, actions: Mapping[str, np.ndarray]) -> Step:
         """Step all copies once.
 
         Args:
-            actions: [E, *action shape] within the action space; see `nitro_actor.actions`.
-
-        Returns:
-            rewards f64 [E], terminated bool [E], truncated bool [E] (by the environment itself, not by its
-            time limit). The next step may overwrite them.
+            actions: by class, [E, n_c, *action shape] within the action space, see `nitro_actor.actions`.
+                Those of agents that are not alive are ignored.
         """
 
     @abstractmethod
@@ -85,6 +114,10 @@ class Engine(ABC):
         Raises:
             WireError: the tensors are no snapshot of such an engine.
         """
+
+    def state(self) -> NDArray[np.float32] | None:
+        """The environment's own global state, f32 [E, S]; None where `state_size` is None."""
+        return None
 
     def part(self, index: int) -> str:  # noqa: ARG002
         """The name of the part of an observation that holds the number at an index; empty where it has no
@@ -102,6 +135,38 @@ class Engine(ABC):
     def close(self) -> None:
         """Release what the environment holds."""
         return
+
+
+class OneAgentEngine(Engine):
+    """An engine of one agent. Its own arrays have no axis of a class; those of the interface are views."""
+
+    def show(
+        self,
+        observations: np.ndarray,
+        action: ActionSpace,
+        available: NDArray[np.bool_] | None = None,
+        *,
+        largest: int = 0,
+    ) -> None:
+        """Make the arrays of the interface.
+
+        Args:
+            observations: [E, *observation shape], f32 or u8.
+            action: the action space.
+            available: bool [E, C]; None where actions are not masked.
+            largest: whole number that observations may hold, where float32 does not hold all of them; else 0.
+        """
+        count, shape = len(observations), list(observations.shape[1:])
+        seen = {"shape": shape, "dtype": str(observations.dtype), "frame": shape, "stack": 1}
+        acted = action.to_json() | ({} if available is None else {"masked": True})
+        seen |= {"largest": largest} if largest else {}
+        self.classes = (AgentClass(AGENT, (AGENT,), seen, acted, mortal=False),)
+        self.observations = {AGENT: observations[:, None]}
+        self.alive = {AGENT: np.ones((count, 1), bool)}
+        self.available = {} if available is None else {AGENT: available[:, None]}
+        self._rewards, (self._terminated, self._truncated) = np.zeros(count), np.zeros((2, count), bool)
+        died = {AGENT: np.zeros((count, 1), bool)}
+        self._step = Step({AGENT: self._rewards[:, None]}, died, self._terminated, self._truncated)
 
 
 def seeded_generators(seeds: Sequence[int]) -> list[np.random.Generator]:

@@ -9,40 +9,51 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from numpy.typing import NDArray
 
 from nitro_actor import wire
 from nitro_actor.actions import ActionSpace
 from nitro_actor.engines import returned
 from nitro_actor.engines.base import (
-    Engine,
     EnvironmentCallError,
+    OneAgentEngine,
     Snapshot,
+    Step,
     pack_generators,
     unpack_generators,
 )
 from nitro_actor.engines.failures import close, failures
 from nitro_actor.engines.masked import Masks, apart
 from nitro_actor.engines.observations import Observations
-from nitro_actor.engines.states import MujocoReplay, state_keeper
-from nitro_actor.spaces import native_action
+from nitro_actor.engines.states import MujocoReplay, keeping_state, state_keeper
+from nitro_actor.protocol.agents import AGENT
+from nitro_actor.spaces import largest_whole, native_action
 
 MakeEnvironment = Callable[[], gymnasium.Env[Any, Any]]
 
 
-class GenericEngine(Engine):
+class GenericEngine(OneAgentEngine):
     """E environments made by one factory.
 
     Args:
         dtype: float32 or uint8, to which observations are cast.
-        masked: their action space, where actions are masked; see `nitro_actor.engines.masked`.
+        action: their action space.
+        masked: whether actions are masked; see `nitro_actor.engines.masked`.
+        time_limit: steps after which an episode is cut, None for no limit.
     """
 
     def __init__(
-        self, make: MakeEnvironment, count: int, dtype: str, *, masked: ActionSpace | None = None
+        self,
+        make: MakeEnvironment,
+        count: int,
+        dtype: str,
+        action: ActionSpace,
+        *,
+        masked: bool = False,
+        time_limit: int | None = None,
     ) -> None:
-        self.count = count
+        self.count, self.time_limit = count, time_limit
         self._environments = [make() for _ in range(count)]
+        self.stateful_wrappers = keeping_state(self._environments[0])
         self._state_keepers = [state_keeper(environment) for environment in self._environments]
         # What the environments' code sets there, such as NumPy's error state, is nothing to ours.
         self._context = contextvars.copy_context()
@@ -50,9 +61,8 @@ class GenericEngine(Engine):
         # After the keepers were made: the wrapper has no state.
         self._environments = [apart(environment) for environment in self._environments]
         first = self._environments[0]
-        self._masks = None if masked is None else Masks(self._environments, masked)
-        if self._masks:
-            self.available = self._masks.available
+        self._masks = Masks(self._environments, action) if masked else None
+        self._available = self._masks.available if self._masks else None
         # Only keepers of this kind are called at every step; for the others the loop does no work.
         self._replays = [
             keeper if isinstance(keeper, MujocoReplay) else None for keeper in self._state_keepers
@@ -60,11 +70,10 @@ class GenericEngine(Engine):
         self.resumable = self._state_keepers[0] is not None
         self._action_space = first.action_space
         self._reader = Observations(first.observation_space)
-        self.observations = np.zeros((count, *self._reader.shape), dtype)
-        self._rows = [self.observations[index, ...] for index in range(count)]
-        self._rewards = np.zeros(count)
-        self._terminated = np.zeros(count, bool)
-        self._truncated = np.zeros(count, bool)
+        self._observations = np.zeros((count, *self._reader.shape), dtype)
+        self._rows = [self._observations[index, ...] for index in range(count)]
+        largest = largest_whole(first.observation_space)
+        self.show(self._observations, action, self._available, largest=largest)
         self._was_reset = [False] * count
 
     def reset(self, seeds: Sequence[int]) -> None:
@@ -88,9 +97,10 @@ class GenericEngine(Engine):
         if replay := self._replays[index]:
             replay.after_reset()
 
-    def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+    def step(self, actions: Mapping[str, np.ndarray]) -> Step:
+        given = actions[AGENT]
         for index, environment in enumerate(self._environments):
-            action = native_action(self._action_space, actions[index])
+            action = native_action(self._action_space, given[index, 0])
             if replay := self._replays[index]:
                 replay.before_step(action)
             with failures(index, "step"):
@@ -113,7 +123,7 @@ class GenericEngine(Engine):
                     "truncated": bool(self._truncated[index]),
                 }
                 self._context.run(self._masks.show, index, **ends)
-        return self._rewards, self._terminated, self._truncated
+        return self._step
 
     def snapshot(self) -> Snapshot:
         keepers = [keeper for keeper in self._state_keepers if keeper]
@@ -123,17 +133,17 @@ class GenericEngine(Engine):
             states = [self._context.run(keeper.get) for keeper in keepers]
             own = {f"own/{name}": np.stack([state[name] for state in states]) for name in states[0]}
         generators = pack_generators([environment.unwrapped.np_random for environment in self._environments])
-        own |= {"observations": self.observations.copy(), "generators": generators}
-        return own if self.available is None else own | {"available": self.available.copy()}
+        own |= {"observations": self._observations.copy(), "generators": generators}
+        return own if self._available is None else own | {"available": self._available.copy()}
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
-        observations, count = self.observations, self.count
+        observations, available, count = self._observations, self._available, self.count
         common = {
             "observations": wire.TensorSpec(str(observations.dtype), observations.shape),
             "generators": wire.TensorSpec("uint64", (count, 6)),
         }
-        if self.available is not None:
-            common["available"] = wire.TensorSpec("bool", self.available.shape)
+        if available is not None:
+            common["available"] = wire.TensorSpec("bool", available.shape)
         own = {name.removeprefix("own/"): array for name, array in snapshot.items() if name not in common}
         wire.check({name: array for name, array in snapshot.items() if name in common}, common)
         if any(array.shape[:1] != (count,) for array in own.values()):
@@ -148,8 +158,8 @@ class GenericEngine(Engine):
                 self._context.run(keeper.set, {name: array[index].copy() for name, array in own.items()})
             self._environments[index].unwrapped.np_random = generators[index]
         observations[:] = snapshot["observations"]
-        if self.available is not None:
-            self.available[:] = snapshot["available"]
+        if available is not None:
+            available[:] = snapshot["available"]
 
     def raw(self) -> Any:
         return self._environments[0]

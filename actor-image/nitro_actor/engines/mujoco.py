@@ -13,11 +13,20 @@ from pathlib import Path
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from nitro_actor import wire
-from nitro_actor.engines.base import Engine, Snapshot, pack_generators, seeded_generators, unpack_generators
+from nitro_actor.actions import Continuous
+from nitro_actor.engines.base import (
+    OneAgentEngine,
+    Snapshot,
+    Step,
+    pack_generators,
+    seeded_generators,
+    unpack_generators,
+)
 from nitro_actor.engines.task import Task
+from nitro_actor.engines.tasks import MAX_EPISODE_STEPS
+from nitro_actor.protocol.agents import AGENT
 
 # MuJoCo would print to the terminal and write MUJOCO_LOG.TXT into the current folder.
 mujoco.set_mju_user_warning(lambda text: warnings.warn(f"MuJoCo: {text}", RuntimeWarning, stacklevel=2))
@@ -25,10 +34,11 @@ mujoco.set_mju_user_warning(lambda text: warnings.warn(f"MuJoCo: {text}", Runtim
 _STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 
 
-class MujocoEngine(Engine):
+class MujocoEngine(OneAgentEngine):
     """E simulations of one task, each with its own random generator."""
 
     resumable = True
+    time_limit = MAX_EPISODE_STEPS
 
     def __init__(self, task: type[Task], count: int, options: Mapping[str, object]) -> None:
         self.count = count
@@ -42,14 +52,9 @@ class MujocoEngine(Engine):
         self._parts = [part for data in self._data for part in (data.qpos, data.qvel)]
         self._initial = np.concatenate([self._data[0].qpos, self._data[0].qvel])
         self._controls = [data.ctrl for data in self._data]
-        self._never_truncated = np.zeros(count, bool)
-        self.observations = np.zeros((count, self._task.observation_size), np.float32)
-
-    @property
-    def action_bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Lowest and highest action, f32 [A] each."""
+        self._observations = np.zeros((count, self._task.observation_size), np.float32)
         low, high = self._model.actuator_ctrlrange.astype(np.float32).T
-        return low, high
+        self.show(self._observations, Continuous(low, high))
 
     def reset(self, seeds: Sequence[int]) -> None:
         self._generators = seeded_generators(seeds)
@@ -66,20 +71,21 @@ class MujocoEngine(Engine):
         self._state[index, :nq] = data.qpos
         self._state[index, nq:] = data.qvel
         self._task.begin(index, self._state)
-        self._task.observe(self._state, self.observations, slice(index, index + 1))
+        self._task.observe(self._state, self._observations, slice(index, index + 1))
 
-    def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+    def step(self, actions: Mapping[str, np.ndarray]) -> Step:
         model, frames, step = self._model, self._task.frame_skip, mujoco.mj_step
-        for data, control, action in zip(self._data, self._controls, actions, strict=True):
+        given = actions[AGENT][:, 0]
+        for data, control, action in zip(self._data, self._controls, given, strict=True):
             control[:] = action
             step(model, data, frames)
         if self._task.needs_contact_forces:
             for data in self._data:
                 mujoco.mj_rnePostConstraint(model, data)
         np.concatenate(self._parts, out=self._state.reshape(-1))
-        rewards, terminated = self._task.outcome(self._state, actions)
-        self._task.observe(self._state, self.observations, slice(None))
-        return rewards, terminated, self._never_truncated
+        self._rewards[:], self._terminated[:] = self._task.outcome(self._state, given)
+        self._task.observe(self._state, self._observations, slice(None))
+        return self._step
 
     def snapshot(self) -> Snapshot:
         """The physics (with the solver's warm start), the random generators, and two values that lag behind
@@ -90,7 +96,7 @@ class MujocoEngine(Engine):
             mujoco.mj_getState(self._model, data, row, _STATE)
         return {
             "physics": physics,
-            "observations": self.observations.copy(),
+            "observations": self._observations.copy(),
             "position": self._task.position.copy(),
             "generators": pack_generators(self._generators),
         }
@@ -101,7 +107,7 @@ class MujocoEngine(Engine):
             snapshot,
             {
                 "physics": wire.TensorSpec("float64", (self.count, size)),
-                "observations": wire.TensorSpec("float32", self.observations.shape),
+                "observations": wire.TensorSpec("float32", self._observations.shape),
                 "position": wire.TensorSpec("float64", (self.count,)),
                 "generators": wire.TensorSpec("uint64", (self.count, 6)),
             },
@@ -109,7 +115,7 @@ class MujocoEngine(Engine):
         for row, data in zip(snapshot["physics"], self._data, strict=True):
             mujoco.mj_resetData(self._model, data)
             mujoco.mj_setState(self._model, data, row, _STATE)
-        self.observations[:] = snapshot["observations"]
+        self._observations[:] = snapshot["observations"]
         self._task.position[:] = snapshot["position"]
         self._generators = unpack_generators(snapshot["generators"])
 

@@ -31,16 +31,10 @@ class AgentClass:
     action: Mapping[str, Any]
     mortal: bool
 
-    def in_state(self, name: str, lanes: np.ndarray) -> tuple[str, np.ndarray]:
-        """How an end state has an array of the class: its name there, and a view of it. Several agents have
-        an axis, [E, n_c, ...]; one agent has none.
-
-        Args:
-            lanes: [E n_c, ...].
-        """
-        if not self.mortal:
-            return name, lanes
-        return f"{name}/{self.name}", lanes.reshape(-1, len(self.agents), *lanes.shape[1:])
+    def in_state(self, name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
+        """How an end state has an array [E, n_c, ...] of the class: its name there, and a view of it. One
+        agent has no axis there."""
+        return (f"{name}/{self.name}", array) if self.mortal else (name, array[:, 0])
 
 
 def agent_classes(environment: Mapping[str, Any]) -> tuple[AgentClass, ...]:

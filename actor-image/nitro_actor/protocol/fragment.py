@@ -49,12 +49,12 @@ that steps of the rollout gave for it in their info, and how many there were.
 
 An evaluation has episode_returns and episode_lengths alone.
 
-An environment of one agent is one class of one agent, both named `agent`. The actor and the learner keep its
-arrays without the class axis. In messages the axis has length 1. `from_one_agent` and `of_one_agent` add and
-remove it without a copy.
+An environment of one agent is one class of one agent, both named `agent`. The learner keeps its arrays
+without the class axis, which `of_one_agent` removes without a copy.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,20 +173,10 @@ class FragmentContainer:
         return container
 
 
-def from_one_agent(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Name the arrays of one agent as messages do, and give them the class's axis; they are views."""
-    named = {}
-    for name, array in tensors.items():
-        axis = AGENT_AXIS.get(name)
-        if axis is not None:
-            named[_PREFIX + name] = array[:, None] if axis == 1 else array[:, :, None]
-        else:
-            named[name] = array[:, None] if name == "episode_returns" else array
-    return named
-
-
 def of_one_agent(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Undo `from_one_agent`. The tensors must have been compared with `tensor_specs`."""
+    """Take the class's name and axis from the arrays of one agent; the results are views.
+
+    The tensors must have been compared with `tensor_specs`."""
     plain = {}
     for name, array in tensors.items():
         field = name.removeprefix(_PREFIX)
@@ -235,6 +225,24 @@ def tensor_specs(
         if memory:
             specs[f"{one.name}/memory"] = TensorSpec("float32", (envs, len(one.agents), memory))
     return specs
+
+
+def step_bytes(classes: Sequence[AgentClass], state: int | None) -> int:
+    """The largest number of bytes that a step of one environment adds to a fragment.
+
+    Args:
+        state: numbers of the global state.
+    """
+    several = classes[0].mortal
+    total = (8 * (state or 0) + 8 * sum(len(one.agents) for one in classes) + 64) if several else 0
+    for one in classes:
+        row = math.prod(one.observation["frame"]) * np.dtype(one.observation["dtype"]).itemsize
+        action = action_space(one.action)
+        # A step adds at most an observation, a final observation, the action and its distribution, and some
+        # numbers; and which actions there were, twice.
+        masks = 2 * choices(action) if several or one.action.get("masked") else 0
+        total += len(one.agents) * (2 * row + action.bytes + masks + 64)
+    return total
 
 
 def byte_limit(elements: int, envs: int) -> int:

@@ -143,14 +143,16 @@ class TrainedPolicy:
                     "what gymnasium.spaces.flatten makes of it), and its action_mask apart as available"
                 )
             (agent,) = self.agents
-            observation = {agent: observation}
+            given: Mapping[str, Any] = {agent: observation}
             available = None if available is None else {agent: available}
             state = None if state is None else {agent: cast("ArrayLike", state)}
-        elif not isinstance(observation, Mapping):
+        elif isinstance(observation, Mapping):
+            given = observation
+        else:
             raise ValueError(
                 f"the agents are {list(self.agents)}: give a mapping from agents to observations"
             )
-        seen = {agent: batch_of(rows, self.of(agent), "shape") for agent, rows in observation.items()}
+        seen = {agent: batch_of(rows, self.of(agent), "shape") for agent, rows in given.items()}
         count, single = alike(seen)
         if available is not None and not isinstance(available, Mapping):
             raise ValueError("available: give a mapping from agents to what they may do")

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nitro_actor.agents.environment import AgentsEnvironment
-from nitro_actor.agents.rollout import best_actions
 from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env
 from nitro_actor.policy import ClassPolicies, Policies
 from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import WeightsContainer
+from nitro_actor.rollout import best_actions
 from nitro_actor.stacking import join
 from nitro_api import JobSpec
 from nitro_learner.checkpoints.store import Checkpoint
@@ -63,15 +62,15 @@ def film(
         stack.callback(environment.close)
         container = WeightsContainer("", policies.version, policies.weights(), policies.agents)
         playing = Policies(container, environment.spec.classes)
-        if not isinstance(environment, Environment):
+        if environment.spec.several:
             team = environment
             if team.picture(0) is None:
                 team = _drawn_team(spec)
                 stack.callback(team.close)
-            episode, rate = _match(team, playing, seed), _TEAM_RATE
+            episode, rate = _drawn_by_engine(team, playing, seed), _TEAM_RATE
         elif spec.environment.atari:
             episode, rate = (
-                _game(environment, playing.classes[AGENT], seed),
+                _drawn_by_engine(environment, playing, seed),
                 60 / spec.environment.atari.frame_skip,
             )
         else:
@@ -80,8 +79,9 @@ def film(
             choose_renderer()
             drawing = _renderable(spec)
             stack.callback(drawing.close)
-            masks = Masks([drawing], environment.spec.action) if environment.spec.masked else None
-            episode = _episode(drawing, playing.classes[AGENT], seed, environment.spec.frame_stack, masks)
+            policy, (one,) = playing.classes[AGENT], environment.spec.classes
+            masks = Masks([drawing], policy.actions) if one.action.get("masked") else None
+            episode = _episode(drawing, policy, seed, one.observation["stack"], masks)
             rate = float(drawing.metadata.get("render_fps") or 30)
         video = stack.enter_context(Video(path, rate, progress))
         for draw, reward, ended in episode:
@@ -123,12 +123,11 @@ def _make(id: str, entry_point: str | None, kwargs: dict[str, Any]) -> Any:
     return getattr(importlib.import_module(module), attribute)(**kwargs)
 
 
-def _drawn_team(spec: JobSpec) -> AgentsEnvironment:
+def _drawn_team(spec: JobSpec) -> Environment:
     """An environment of several agents that draws frames."""
     config = config_of(spec, 1)
     try:
         environment = make_env(replace(config, kwargs={**config.kwargs, "render_mode": "rgb_array"}))
-        assert isinstance(environment, AgentsEnvironment), "it has several agents, drawn or not"
         picture = environment.picture(0)
     # It is the user's code, which may raise anything.
     except Exception as error:
@@ -141,33 +140,20 @@ def _drawn_team(spec: JobSpec) -> AgentsEnvironment:
     return environment
 
 
-def _match(environment: AgentsEnvironment, policies: Policies, seed: int) -> Iterator[_Step]:
-    """As `_episode`, of several agents; the rewards are sums over them."""
+def _drawn_by_engine(environment: Environment, policies: Policies, seed: int) -> Iterator[_Step]:
+    """As `_episode`, where the engine draws the pictures; of several agents the rewards are sums."""
     environment.reset([seed])
     memories, ended = policies.memories(1), False
     while not ended:
         acted = {name: alive[0].copy() for name, alive in environment.alive.items()}
         step = environment.step(best_actions(environment, policies, memories))
-        memories.forget(step.terminated, acted, {name: died[0] for name, died in step.died.items()})
+        memories.forget(step.terminated, acted, step.died)
         ended = bool(step.terminated[0] or step.truncated[0])
         yield (
             partial(environment.picture, 0),
             float(sum(rewards[0].sum() for rewards in step.rewards.values())),
             ended,
         )
-
-
-def _game(environment: Environment, policy: ClassPolicies, seed: int) -> Iterator[_Step]:
-    """As `_episode`, for an Atari game: its engine shows the screens without gymnasium."""
-    environment.reset([seed])
-    distribution = np.empty((1, policy.actions.parameters), np.float32)
-    memory = policy.memory(1)
-    ended = False
-    while not ended:
-        policy.distribution(environment.observations, None, distribution, memory)
-        rewards, terminated, truncated = environment.step(policy.actions.mode(distribution))
-        ended = bool(terminated[0] or truncated[0])
-        yield partial(environment.picture, 0), float(rewards[0]), ended
 
 
 def _episode(

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
-from nitro_actor.play import play_of
+from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import WeightsContainer
+from nitro_actor.rollout import evaluate
 from nitro_api import JobSpec
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.policy_set import PolicySet
@@ -66,10 +67,10 @@ def play(spec: JobSpec, checkpoint: Checkpoint, episodes: int) -> Played:
     try:
         described = DescribedEnvironment.from_json(environment.spec.to_json())
         policies = policies_of(spec, checkpoint, described)
-        game = play_of(environment)
+        container = WeightsContainer("", policies.version, policies.weights(), policies.agents)
+        playing = Policies(container, environment.spec.classes)
         seed = evaluation_seed(spec.seed, checkpoint.round, LATER_SLOT)
-        policy = game.policy(WeightsContainer("", policies.version, policies.weights(), policies.agents))
-        tensors = game.evaluate(policy, seed=seed, episodes=episodes, max_steps=MAX_STEPS)
+        tensors = evaluate(environment, playing, seed=seed, episodes=episodes, max_steps=MAX_STEPS)
     finally:
         environment.close()
     returns = tensors["episode_returns"]

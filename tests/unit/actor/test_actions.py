@@ -8,12 +8,12 @@ import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 
-from actor_support import environment, policies_of, weights
+from actor_support import action_of, policies_of, rollout, weights
+from actor_support import lone_environment as environment
 from learner_environments import Dials
 from nitro_actor.actions import ActionSpace, Continuous, Discrete, MultiBinary, MultiDiscrete, action_space
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
-from nitro_actor.rollout import rollout
 from nitro_actor.spaces import actions, is_flattened, native_action
 
 ROWS = 20_000
@@ -141,10 +141,10 @@ def test_observations_are_those_of_gymnasiums_wrapper(name: str, entry_point: st
     env = environment(name, 1, entry_point)
     plain = FlattenObservation(gymnasium.make(name) if entry_point is None else _made(entry_point))
     assert env.spec.to_json()["observation"]["shape"] == [size]
-    assert env.spec.observation_dtype == "float32"
+    assert env.spec.classes[0].observation["dtype"] == "float32"
     env.reset([3])
     expected = plain.reset(seed=3)[0]
-    rng, space = np.random.default_rng(0), env.spec.action
+    rng, space = np.random.default_rng(0), action_of(env.spec)
     for _ in range(60):
         np.testing.assert_array_equal(env.observations[0], expected)
         chosen = rng.integers(0, space.counts, (1, *space.shape))  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actor_support import policy_of
+from actor_support import action_of, policy_of, spec_of
 from nitro_actor import wire
 from nitro_actor.actions import Discrete
 from nitro_actor.environment import EnvironmentSpec
@@ -37,7 +37,7 @@ def container(
     """Random weights; the sizes between the layers by counting the places of a filter."""
     rng = np.random.default_rng(0)
     tensors: dict[str, np.ndarray] = {}
-    height, width, channels = (*spec.observation_shape, 1)[:3]
+    height, width, channels = (*spec.classes[0].observation["shape"], 1)[:3]
     for i, layer in enumerate(layers):
         kernel = layer["kernel"]
         weight = rng.normal(0, 0.3, (layer["channels"], channels, kernel, kernel))
@@ -52,11 +52,12 @@ def container(
     for i, (fan_in, fan_out) in enumerate(zip(sizes[:-1], hidden, strict=True)):
         tensors[f"policy.layers.{i}.weight"] = rng.normal(0, 0.3, (fan_out, fan_in)).astype(np.float32)
         tensors[f"policy.layers.{i}.bias"] = rng.normal(0, 0.1, fan_out).astype(np.float32)
-    tensors["policy.head.weight"] = rng.normal(0, 0.3, (spec.action.outputs, sizes[-1])).astype(np.float32)
-    tensors["policy.head.bias"] = rng.normal(0, 0.1, spec.action.outputs).astype(np.float32)
+    outputs = action_of(spec).outputs
+    tensors["policy.head.weight"] = rng.normal(0, 0.3, (outputs, sizes[-1])).astype(np.float32)
+    tensors["policy.head.bias"] = rng.normal(0, 0.1, outputs).astype(np.float32)
     if normalise:
-        tensors["observation.mean"] = rng.uniform(50, 200, spec.observation_shape)
-        tensors["observation.var"] = rng.uniform(100, 5000, spec.observation_shape)
+        tensors["observation.mean"] = rng.uniform(50, 200, spec.classes[0].observation["shape"])
+        tensors["observation.var"] = rng.uniform(100, 5000, spec.classes[0].observation["shape"])
     network = {"kind": "conv", "convolutions": layers, "hidden": hidden, "activation": activation}
     network |= {"head": "categorical", "logStd": "parameter"}
     return PolicyWeights(network, tensors, 10.0)
@@ -109,7 +110,7 @@ def recomputed(weights: PolicyWeights, observations: np.ndarray) -> np.ndarray:
 def test_equals_plain_loops(
     shape: tuple[int, ...], layers: Layers, hidden: list[int], activation: str, normalise: bool, dtype: str
 ) -> None:
-    spec = EnvironmentSpec("test", shape, dtype, Discrete(4), None, False)
+    spec = spec_of("test", shape, dtype, Discrete(4))
     weights = container(spec, layers, hidden, activation=activation, normalise=normalise)
     policy = policy_of(weights, spec)
     rng = np.random.default_rng(1)
@@ -140,14 +141,14 @@ def test_equals_plain_loops(
     ],
 )
 def test_refuses_descriptions_that_do_not_fit(change: dict[str, Any], message: str) -> None:
-    spec = EnvironmentSpec("test", (9, 8, 3), "uint8", Discrete(4), None, False)
+    spec = spec_of("test", (9, 8, 3), "uint8", Discrete(4))
     weights = container(spec, SMALL, [5])
     with pytest.raises(wire.WireError, match=message):
         policy_of(replace(weights, network={**weights.network, **change}), spec)
 
 
 def test_refuses_observations_that_are_no_images() -> None:
-    spec = EnvironmentSpec("test", (9, 8, 3), "uint8", Discrete(4), None, False)
-    vector = EnvironmentSpec("test", (216,), "uint8", Discrete(4), None, False)
+    spec = spec_of("test", (9, 8, 3), "uint8", Discrete(4))
+    vector = spec_of("test", (216,), "uint8", Discrete(4))
     with pytest.raises(wire.WireError, match="no images"):
         policy_of(container(spec, SMALL, [5]), vector)

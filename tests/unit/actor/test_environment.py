@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actor_support import environment
+from actor_support import lone_environment as environment
 from nitro_actor import PROTOCOL_VERSION
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError

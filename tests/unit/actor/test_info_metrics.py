@@ -9,7 +9,6 @@ import pytest
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.make_env import make_env
-from nitro_actor.play import play_of
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import FragmentContainer
 from nitro_learner.sampling import fragments
@@ -24,12 +23,11 @@ ARENA = EnvironmentConfig("arena", 2, entry_point="info_environments:ToldArena",
 
 def play(config: EnvironmentConfig, **arguments: Any) -> tuple[Any, dict[str, np.ndarray]]:
     """An environment and a rollout in it, as messages have it."""
-    from actor_support import policies_of, weights
-    from nitro_actor.environment import Environment
+    from actor_support import Game, policies_of, weights
 
     environment = make_env(config)
-    game = play_of(environment)
-    if isinstance(environment, Environment):
+    game = Game(environment)
+    if not environment.spec.several:
         policy: Any = policies_of(weights(environment.spec), environment.spec)
     else:
         policy = game.policy(container(environment.spec))

@@ -12,7 +12,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from actor_support import container, environment, request
+from actor_support import container, request
+from actor_support import lone_environment as environment
 from nitro_actor import wire
 from nitro_actor.actor import Actor
 from nitro_actor.answers import failure, work

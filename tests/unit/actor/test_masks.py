@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actor_support import environment, policies_of, weights
+from actor_support import action_of, environment, evaluate, from_one_agent, policies_of, rollout, weights
 from masked_environments import SIZES
 from memory_support import with_memory
-from nitro_actor import masks, rollout
+from nitro_actor import masks
 from nitro_actor.actions import Continuous, WholeNumbers, action_space
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.environment import Environment
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_actor.protocol.fragment import FragmentContainer, from_one_agent
+from nitro_actor.protocol.fragment import FragmentContainer
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import bare
 from nitro_learner.sampling import fragments
@@ -46,7 +46,7 @@ def play(env: Environment, steps: int, *, memory: bool = False, **arguments: Any
     weight = weights(env.spec)
     policy = policies_of(with_memory(weight) if memory else weight, env.spec)
     arguments = {"seed": 7, "state": {}, "optional_tensors": OPTIONAL_TENSORS, **arguments}
-    return rollout.rollout(env, policy, steps=steps, **arguments)
+    return rollout(env, policy, steps=steps, **arguments)
 
 
 def some_masks(space: WholeNumbers, rows: int) -> np.ndarray:
@@ -110,7 +110,7 @@ def test_no_forbidden_action_is_ever_taken(kind: str, form: str) -> None:
     assert spec["action"]["masked"] is True
     assert spec["observation"]["shape"] == [sum(SIZES[kind])], "the mask is no part of the observation"
     found = play(env, 400)
-    space = env.spec.action
+    space = action_of(env.spec)
     assert isinstance(space, WholeNumbers)
     assert not found["available"].all()
     assert masks.allow(found["available"], space, found["actions"])
@@ -119,7 +119,7 @@ def test_no_forbidden_action_is_ever_taken(kind: str, form: str) -> None:
     assert found["terminated"].any()
     expected = space.log_probabilities(found["distribution"], found["actions"])
     np.testing.assert_array_equal(found["log_probs"], expected)
-    played = rollout.evaluate(env, policies_of(weights(env.spec), env.spec), seed=1, episodes=5, max_steps=50)
+    played = evaluate(env, policies_of(weights(env.spec), env.spec), seed=1, episodes=5, max_steps=50)
     assert (played["episode_lengths"] > 0).all()
 
 
@@ -154,7 +154,7 @@ def test_what_stands_beside_the_mask_stays_the_observation() -> None:
     assert {tuple(row) for row in found[..., :3].reshape(-1, 3)} == {(0.0, 0.0, 1.0)}
     pictures = doors(entry="Pictures")
     assert pictures.spec.to_json()["observation"]["dtype"] == "uint8"
-    assert pictures.spec.observation_shape == (6, 5)
+    assert pictures.spec.classes[0].observation["shape"] == [6, 5]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_fragment_carries_its_masks_and_must_keep_to_them(kind: str) -> None:
     read = fragments.read(data, expect)
     np.testing.assert_array_equal(read.tensors["available"], tensors["available"])
     np.testing.assert_array_equal(read.by_class["agent"]["available"][:, :, 0], tensors["available"])
-    space = env.spec.action
+    space = action_of(env.spec)
     where = np.argwhere(~tensors["available"][:, :, -1])[0]  # the last choice of the last number
     forged = tensors["actions"].copy()
     forged[tuple(where)] = space.counts - 1  # type: ignore[attr-defined]

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actor_support import environment, policies_of, weights
+from actor_support import evaluate, policies_of, rollout, weights
+from actor_support import lone_environment as environment
 from memory_support import SIZE, step, with_memory
 from nitro_actor import wire
 from nitro_actor.environment import Environment
 from nitro_actor.protocol.state import bare
-from nitro_actor.rollout import evaluate, rollout
 
 Tensors = dict[str, np.ndarray]
 

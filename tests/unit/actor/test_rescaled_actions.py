@@ -6,13 +6,11 @@ import gymnasium
 import numpy as np
 import pytest
 
-from actor_support import policies_of, weights
+from actor_support import Alone, action_of, policies_of, rollout, weights
 from nitro_actor.actions import Continuous, action_space
-from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env
-from nitro_actor.rollout import rollout
 from scaled_environments import BEST, HIGH, LOW
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -20,9 +18,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 def made(entry_point: str | None, id_: str = "test", *, rescale: bool = True, **kwargs: Any) -> Environment:
     named = entry_point and f"scaled_environments:{entry_point}"
-    environment = make_env(EnvironmentConfig(id_, 3, kwargs, named, rescale_actions=rescale))
-    assert isinstance(environment, Environment)
-    return environment
+    return make_env(EnvironmentConfig(id_, 3, kwargs, named, rescale_actions=rescale))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -62,7 +58,7 @@ def test_the_spec_says_so_and_is_read_again() -> None:
 
 
 def test_an_engine_of_our_own_is_rescaled_too() -> None:
-    plain, environment = made(None, "Humanoid-v5", rescale=False), made(None, "Humanoid-v5")
+    plain, environment = Alone(made(None, "Humanoid-v5", rescale=False)), Alone(made(None, "Humanoid-v5"))
     actions = np.random.default_rng(0).uniform(-1, 1, (3, 17)).astype(np.float32)
     for one in (plain, environment):
         one.reset([1, 2, 3])
@@ -74,7 +70,6 @@ def test_an_engine_of_our_own_is_rescaled_too() -> None:
 def test_of_several_agents_those_with_a_box_are_rescaled() -> None:
     config = EnvironmentConfig("test", 2, {}, "scaled_environments:WideTeam", rescale_actions=True)
     environment = make_env(config)
-    assert isinstance(environment, AgentsEnvironment)
     actions = {one["agents"][0]: one["action"] for one in environment.spec.to_json()["classes"].values()}
     assert actions["driver_0"]["rescaled"]
     assert "rescaled" not in actions["helper_0"]
@@ -110,8 +105,7 @@ def test_the_variable_of_the_actors_holds_it() -> None:
     assert read.rescale_actions
     assert not EnvironmentConfig.from_json('{"id": "Pendulum-v1"}').rescale_actions
     environment = make_env(read)
-    assert isinstance(environment, Environment)
-    (row,) = environment.spec.action.native(np.array([[0.5]], np.float32))
+    (row,) = action_of(environment.spec).native(np.array([[0.5]], np.float32))
     space = gymnasium.make("Pendulum-v1").action_space
     assert isinstance(space, gymnasium.spaces.Box)
     np.testing.assert_allclose(row, 0.5 * space.high)

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from actor_support import environment, policies_of, weights
+from actor_support import Game, policies_of, rollout, weights
+from actor_support import lone_environment as environment
 from faulty_environments import Given
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.engines.observations import Observations
 from nitro_actor.environment import Environment
-from nitro_actor.play import play_of
-from nitro_actor.rollout import rollout
 from parallel_environments import container, several
 
 ACTIONS = np.zeros(1, np.int64)
@@ -229,7 +228,7 @@ def test_the_error_state_of_numpy_does_not_matter_to_several_agents() -> None:
     before = np.geterr()
     made = several(count=1, entry_point="faulty_environments:StrictDuo")
     made.reset([0])
-    game = play_of(made)
+    game = Game(made)
     game.rollout(game.policy(container(made.spec)), seed=1, steps=9, state={}, optional_tensors=())
     assert np.geterr() == before
 

@@ -4,11 +4,11 @@ import gymnasium
 import numpy as np
 import pytest
 
-from actor_support import environment, policies_of, weights
+from actor_support import environment, evaluate, policies_of, rollout, weights
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
-from nitro_actor.rollout import PolicyError, evaluate, rollout
+from nitro_actor.rollout import PolicyError
 
 Tensors = dict[str, np.ndarray]
 

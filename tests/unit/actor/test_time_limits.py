@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from actor_support import environment
+from actor_support import lone_environment as environment
 from nitro_actor import wire
 from nitro_actor.environment import Environment
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from actor_support import environment
+from actor_support import lone_environment as environment
 from nitro_actor import traces
 from nitro_actor.answers import failure
 from nitro_actor.engines.base import EnvironmentCallError

@@ -7,20 +7,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import wire
-from nitro_actor.agents.engine import AgentsEngine, AgentsStep
 from nitro_actor.agents.mpe.observer import Observer
 from nitro_actor.agents.mpe.picture import draw
 from nitro_actor.agents.mpe.scenario import Scenario
 from nitro_actor.agents.mpe.scenarios import SCENARIOS
 from nitro_actor.agents.mpe.world import ACTIONS, World
-from nitro_actor.engines.base import Snapshot, pack_generators, seeded_generators, unpack_generators
+from nitro_actor.engines.base import (
+    Engine,
+    Snapshot,
+    Step,
+    pack_generators,
+    seeded_generators,
+    unpack_generators,
+)
 from nitro_actor.protocol.agents import AgentClass
 
 
-class MpeEngine(AgentsEngine):
+class MpeEngine(Engine):
     """E copies of one scenario, each with its own random generator.
 
-    `AgentsEnvironment` applies the time limit. If a scenario ends by success in the same step as the time
+    `Environment` applies the time limit. If a scenario ends by success in the same step as the time
     limit, mpe2 reports the episode as truncated, and this engine reports it as terminated.
 
     Attributes:
@@ -28,7 +34,6 @@ class MpeEngine(AgentsEngine):
     """
 
     resumable = True
-    state_size = None
 
     def __init__(self, environment: str, count: int, options: Mapping[str, object]) -> None:
         """Make the copies; they need a `reset`.
@@ -58,7 +63,7 @@ class MpeEngine(AgentsEngine):
         rewards = {name: _of(agents, self._rewards) for name, agents in teams.items()}
         self._terminated = np.zeros(count, bool)
         self._died = {name: np.zeros_like(alive) for name, alive in self.alive.items()}
-        self._step = AgentsStep(rewards, self._died, self._terminated, np.zeros(count, bool))
+        self._step = Step(rewards, self._died, self._terminated, np.zeros(count, bool))
 
     def reset(self, seeds: Sequence[int]) -> None:
         self._generators = seeded_generators(seeds)
@@ -74,7 +79,7 @@ class MpeEngine(AgentsEngine):
         for alive in self.alive.values():
             alive[index] = True
 
-    def step(self, actions: Mapping[str, np.ndarray]) -> AgentsStep:
+    def step(self, actions: Mapping[str, np.ndarray]) -> Step:
         for name, chosen in self._actions_by_class.items():
             chosen[:] = actions[name]
         if self._distances_lag:
@@ -136,7 +141,7 @@ def _agent_class(name: str, observations: NDArray[np.float32]) -> AgentClass:
         agents=tuple(f"{name}_{index}" for index in range(agents)),
         observation={"shape": [size], "dtype": "float32", "frame": [size], "stack": 1},
         action={"kind": "discrete", "n": ACTIONS, "masked": False},
-        mortal=False,
+        mortal=True,
     )
 
 

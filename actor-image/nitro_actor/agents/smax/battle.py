@@ -45,7 +45,7 @@ def functions(map_name: str) -> tuple[Callable[[jax.Array], Any], Callable[[Arra
         chosen = {agent: actions[i] for i, agent in enumerate(agents)}
         _, state, rewards, _, _ = battle.step_env(theirs, state, chosen)
         alive = state.state.unit_alive
-        # The time limit, which also ends JaxMARL's episodes, is applied by `AgentsEnvironment`.
+        # The time limit, which also ends JaxMARL's episodes, is applied by `Environment`.
         ended = ~alive[:allies].any() | ~alive[allies:].any()
         return _flat(ours, state), show(state, ended), {"reward": rewards[agents[0]], "ended": ended}
 

@@ -6,15 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import wire
-from nitro_actor.agents.engine import AgentsEngine, AgentsStep
 from nitro_actor.agents.smax import programs
-from nitro_actor.engines.base import Snapshot
+from nitro_actor.engines.base import Engine, Snapshot, Step
 from nitro_actor.protocol.agents import AgentClass
 
 _CLASS = "ally"
 
 
-class SmaxEngine(AgentsEngine):
+class SmaxEngine(Engine):
     """E battles of one map, each with its own random key.
 
     All agents have the reward of their army: the share of the enemies' health that it took, and 1 for the
@@ -64,7 +63,7 @@ class SmaxEngine(AgentsEngine):
             for name, array in arrays.items():
                 kept[name][index] = array
 
-    def step(self, actions: Mapping[str, np.ndarray]) -> AgentsStep:
+    def step(self, actions: Mapping[str, np.ndarray]) -> Step:
         acted = self.alive[_CLASS].copy()
         state, shown, outcome = self._programs.step(self._state, actions[_CLASS].astype(np.int32))
         for kept, arrays in ((self._state, state), (self._shown, shown)):
@@ -72,7 +71,7 @@ class SmaxEngine(AgentsEngine):
                 np.copyto(kept[name], array)
         rewards = np.where(acted, np.asarray(outcome["reward"], np.float64)[:, None], 0.0)
         died = {_CLASS: acted & ~self.alive[_CLASS]}
-        return AgentsStep({_CLASS: rewards}, died, np.asarray(outcome["ended"]), self._uncut)
+        return Step({_CLASS: rewards}, died, np.asarray(outcome["ended"]), self._uncut)
 
     def state(self) -> NDArray[np.float32]:
         return self._shown["global_state"]

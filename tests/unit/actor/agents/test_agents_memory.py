@@ -6,17 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from actor_support import Game
 from memory_support import SIZE, all_with_memory, step, with_memory
 from nitro_actor import wire
-from nitro_actor.agents.environment import AgentsEnvironment
-from nitro_actor.agents.rollout import evaluate
-from nitro_actor.play import play_of
+from nitro_actor.environment import Environment
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import FragmentContainer
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import bare
-from nitro_actor.rollout import random_sources
+from nitro_actor.rollout import evaluate, random_sources
 from nitro_learner.sampling import fragments
 from nitro_learner.sampling.fragments import Expectation, FragmentRefused, SlotRequest
 from parallel_environments import arena, container
@@ -24,8 +23,8 @@ from parallel_environments import arena, container
 SHARED = {"hunter_0": ["hunter_0", "hunter_1"], "runner_0": ["runner_0"]}
 
 
-def play(environment: AgentsEnvironment, steps: int, groups: Any = None, **arguments: Any) -> dict[str, Any]:
-    game = play_of(environment)
+def play(environment: Environment, steps: int, groups: Any = None, **arguments: Any) -> dict[str, Any]:
+    game = Game(environment)
     policies = game.policy(all_with_memory(container(environment.spec, groups)))
     return game.rollout(
         policies, steps=steps, **{"seed": 7, "state": {}, "optional_tensors": OPTIONAL_TENSORS, **arguments}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nitro_actor import wire
-from nitro_actor.agents.environment import AgentsSpec
+from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.policy import ClassPolicies, Noise, Policies, check
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
@@ -30,7 +30,7 @@ def four(kind: str = "discrete", *, masked: bool = False) -> AgentClass:
 def policies_of(
     one: AgentClass, groups: dict[str, list[str]], **network: Any
 ) -> tuple[ClassPolicies, WeightsContainer]:
-    spec = AgentsSpec("test", (one,), None, None, resumable=False)
+    spec = EnvironmentSpec("test", (one,), None, resumable=False)
     weights = container(spec, groups, **network)
     return Policies(weights, spec.classes).classes["a"], weights
 

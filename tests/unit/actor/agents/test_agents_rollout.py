@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from actor_support import Game
 from nitro_actor import wire
-from nitro_actor.agents.environment import AgentsEnvironment
-from nitro_actor.play import play_of
+from nitro_actor.environment import Environment
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import FragmentContainer
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
@@ -19,9 +19,9 @@ from parallel_environments import arena, container, several
 Tensors = dict[str, np.ndarray]
 
 
-def play(environment: AgentsEnvironment, steps: int, *, seed: int = 7, **arguments: Any) -> Tensors:
+def play(environment: Environment, steps: int, *, seed: int = 7, **arguments: Any) -> Tensors:
     """A rollout of separate policies."""
-    game = play_of(environment)
+    game = Game(environment)
     policies = game.policy(container(environment.spec))
     arguments = {"state": {}, "optional_tensors": OPTIONAL_TENSORS, **arguments}
     found = game.rollout(policies, seed=seed, steps=steps, **arguments)
@@ -151,7 +151,7 @@ def test_the_learner_accepts_what_an_actor_samples(stack: int, cut: int) -> None
 def test_policies_see_stacks_of_frames() -> None:
     """The learner makes the stacks again from single frames: they must be those that the policies saw."""
     environment = arena(2, frame_stack=3)
-    game = play_of(environment)
+    game = Game(environment)
     policies = game.policy(container(environment.spec))
     found = play(environment, 60)
     read = fragments.restack_agents(
@@ -193,7 +193,7 @@ def test_a_restored_environment_goes_on_to_the_bit(first: int, stack: int) -> No
     same(other.snapshot(), one.snapshot())
 
 
-def advance(environment: AgentsEnvironment, begin: int, end: int) -> None:
+def advance(environment: Environment, begin: int, end: int) -> None:
     """Steps with actions that depend on the step alone."""
     for t in range(begin, end):
         hunters = np.zeros((2, 2), np.int64)
@@ -232,7 +232,7 @@ def test_a_state_that_does_not_fit_is_refused(name: str, change: Any) -> None:
 
 def test_an_evaluation_has_a_return_for_each_agent_and_is_cut() -> None:
     environment = arena(2)
-    game = play_of(environment)
+    game = Game(environment)
     policies = game.policy(container(environment.spec))
     found = game.evaluate(policies, seed=5, episodes=5, max_steps=100)
     assert found["episode_returns"].shape == (5, 3)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from actor_support import Game
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
-from nitro_actor.play import play_of
 from parallel_environments import container, several
 
 
@@ -78,7 +78,7 @@ def test_actions_for_which_no_policy_has_room_are_refused(kind: str) -> None:
 )  # fmt: skip
 def test_what_goes_wrong_later_ends_the_rollout_and_is_told(how: str, text: str) -> None:
     environment = several(count=2, entry_point="parallel_environments:Pair", how=how)
-    game = play_of(environment)
+    game = Game(environment)
     policies = game.policy(container(environment.spec))
     with pytest.raises(EnvironmentCallError, match=text):
         game.rollout(policies, seed=1, steps=600, state={}, optional_tensors=())
@@ -109,7 +109,7 @@ def test_values_that_the_interface_does_not_have_are_told(
     entry_point: str, kwargs: dict[str, Any], text: str
 ) -> None:
     environment = several(count=1, entry_point=entry_point, **kwargs)
-    game = play_of(environment)
+    game = Game(environment)
     policies = game.policy(container(environment.spec))
     with pytest.raises(EnvironmentCallError, match=text):
         game.rollout(policies, seed=1, steps=9, state={}, optional_tensors=())
@@ -117,7 +117,7 @@ def test_values_that_the_interface_does_not_have_are_told(
 
 def test_the_same_without_a_fault_plays() -> None:
     environment = several(count=2, entry_point="parallel_environments:Pair")
-    game = play_of(environment)
+    game = Game(environment)
     policies = game.policy(container(environment.spec))
     assert (
         len(game.rollout(policies, seed=1, steps=200, state={}, optional_tensors=())["episode_lengths"]) == 40
@@ -126,7 +126,7 @@ def test_the_same_without_a_fault_plays() -> None:
 
 def test_agents_of_random_line_ups_may_wait_long_for_their_turn() -> None:
     environment = several(count=1, entry_point="odd_pairs:Solo")
-    game = play_of(environment)
+    game = Game(environment)
     policies = game.policy(container(environment.spec, {"a_0": list(environment.spec.agents)}))
     found = game.rollout(policies, seed=1, steps=600, state={}, optional_tensors=())
     assert len(found["episode_lengths"]) == 120

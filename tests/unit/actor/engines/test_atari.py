@@ -15,6 +15,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from actor_support import Alone, action_of
 from nitro_actor import wire
 from nitro_actor.config import AtariConfig, EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.engines import ale
@@ -26,9 +27,10 @@ from nitro_actor.make_env import make_env
 GAME = "ALE/Breakout-v5"  # short episodes, whole rewards
 
 
-def atari(game: str = GAME, count: int = 2, *, stack: int = 4, **settings: Any) -> Environment:
+def atari(game: str = GAME, count: int = 2, *, stack: int = 4, **settings: Any) -> Alone:
     kwargs = settings.pop("kwargs", {})
-    return make_env(EnvironmentConfig(game, count, kwargs, frame_stack=stack, atari=AtariConfig(**settings)))
+    config = EnvironmentConfig(game, count, kwargs, frame_stack=stack, atari=AtariConfig(**settings))
+    return Alone(make_env(config))
 
 
 def engine(environment: Environment) -> AtariEngine:
@@ -88,7 +90,7 @@ def test_stacks_hold_the_last_frames_and_begin_with_the_first() -> None:
     env.reset([0, 1])
     frames = [[env.frames[i].copy()] * 3 for i in range(2)]
     rng = np.random.default_rng(0)
-    assert env.observations.shape == (2, 84, 84, 3) == (2, *env.spec.observation_shape)
+    assert env.observations.shape == (2, 84, 84, 3) == (2, *env.spec.classes[0].observation["shape"])
     for t in range(40):
         env.step(rng.integers(0, 4, 2))
         for i in range(2):
@@ -174,7 +176,7 @@ def play(env: Environment, seed: int, steps: int) -> list[Any]:
     rng = np.random.default_rng(seed)
     seen: list[Any] = []
     for _ in range(steps):
-        rewards, terminated, truncated = env.step(rng.integers(0, env.spec.action.outputs, env.count))
+        rewards, terminated, truncated = env.step(rng.integers(0, action_of(env.spec).outputs, env.count))
         seen.append((env.observations.tobytes(), rewards.tobytes(), terminated.tolist(), truncated.tolist()))
         for i in np.flatnonzero(terminated | truncated):
             seen.append((i, env.returns[i], env.lengths[i]))
@@ -235,8 +237,8 @@ def test_refuses(game: str, kwargs: dict[str, Any], message: str) -> None:
 
 
 def test_options_equal_those_of_the_emulator() -> None:
-    assert atari(count=1).spec.action.outputs == 4
-    assert atari(count=1, kwargs={"full_action_space": True, "mode": 4}).spec.action.outputs == 18
+    assert action_of(atari(count=1).spec).outputs == 4
+    assert action_of(atari(count=1, kwargs={"full_action_space": True, "mode": 4}).spec).outputs == 18
 
 
 def test_a_missing_library_and_a_damaged_rom_are_named(

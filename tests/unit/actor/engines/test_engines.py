@@ -6,7 +6,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from actor_support import environment
+from actor_support import action_of
+from actor_support import lone_environment as environment
 from nitro_actor import wire
 from nitro_actor.actions import Continuous, WholeNumbers
 from nitro_actor.engines import tasks
@@ -63,8 +64,8 @@ def test_equals_gymnasium(name: str, kwargs: dict[str, Any]) -> None:
     plain = [gymnasium.make(name, **kwargs) for _ in range(count)]
     fast.reset([10, 11])
     expected = np.array([env.reset(seed=10 + i)[0] for i, env in enumerate(plain)])
-    assert isinstance(fast.spec.action, Continuous)
-    low, high = fast.spec.action.low, fast.spec.action.high
+    assert isinstance(action_of(fast.spec), Continuous)
+    low, high = action_of(fast.spec).low, action_of(fast.spec).high
     np.testing.assert_array_equal((low, high), (plain[0].action_space.low, plain[0].action_space.high))
     rng = np.random.default_rng(0)
     resets = 0
@@ -99,11 +100,11 @@ def _play(env: Environment, rng: np.random.Generator, steps: int) -> list[tuple[
     """Random steps with resets at the end of episodes; everything that a fragment would show."""
     seen = []
     for _ in range(steps):
-        space = env.spec.action
+        space = action_of(env.spec)
         if isinstance(space, WholeNumbers):
             actions = rng.integers(0, space.counts, (env.count, *space.shape))
         else:
-            actions = rng.uniform(-1, 1, (env.count, env.spec.action.outputs)).astype(np.float32)
+            actions = rng.uniform(-1, 1, (env.count, action_of(env.spec).outputs)).astype(np.float32)
         rewards, terminated, truncated = env.step(actions)
         seen.append((env.observations.tobytes(), rewards.tobytes(), terminated.tolist(), truncated.tolist()))
         for i in np.flatnonzero(terminated | truncated):

@@ -8,11 +8,9 @@ import pytest
 import zstandard
 from gymnasium import spaces
 
-from actor_support import conv_weights, environment, policies_of, weights
+from actor_support import conv_weights, environment, policies_of, rollout, spec_of, weights
 from lambda_jobs import lambda_job
 from nitro_actor.actions import Discrete
-from nitro_actor.environment import EnvironmentSpec
-from nitro_actor.rollout import rollout
 from nitro_api import JobInvalid, resolve
 from nitro_api.rules import payload_rules
 
@@ -37,7 +35,7 @@ def test_the_networks_of_games_are_counted() -> None:
     assert lambda_job(game, paper)
     with pytest.raises(JobInvalid, match=r"hiddenSizes: \[512\]; needs 6\.\d MB for a request"):
         lambda_job(game)
-    spec = EnvironmentSpec("ALE/Pong-v5", (84, 84), "uint8", Discrete(6), None, True, 4)
+    spec = spec_of("ALE/Pong-v5", (84, 84), "uint8", Discrete(6), 4)
     for preset, settings in (("paper", [paper]), ("tuned", ["spec.backend={type: Local}"])):
         tensors = conv_weights(spec, preset).tensors
         compress = zstandard.ZstdCompressor(level=1).compress

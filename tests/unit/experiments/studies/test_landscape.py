@@ -10,12 +10,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from actor_support import environment, policies_of
+from actor_support import environment, policies_of, rollout
 from learner_support import job
 from nitro_actor.environment import Environment
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights
-from nitro_actor.rollout import rollout
 from nitro_api import NitroTrainingJob
 from nitro_experiments.studies.landscape import survey
 from nitro_experiments.studies.probe import Probe

@@ -9,13 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from actor_support import policies_of
+from actor_support import policies_of, rollout
 from learner_support import HOPPER, fragment, job
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights
-from nitro_actor.rollout import rollout
 from nitro_api.spec.scaling import Scaling
 from nitro_learner.algorithms.base import OffPolicyAlgorithm, OnPolicyAlgorithm
 from nitro_learner.algorithms.impact.learning import Impact, denominator

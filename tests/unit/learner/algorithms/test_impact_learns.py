@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+import actor_support
 from actor_support import environment
 from learner_support import job, train_off_policy
-from nitro_actor import rollout
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
@@ -28,7 +28,7 @@ def solve(entry_point: str, preset: str, rounds: int, replays: int, **hyperparam
     settings = {HYPER + name: value for name, value in hyperparameters.items()}
     spec = job(preset, stop__rounds=rounds, **COMMON, **settings)
     policy = train_off_policy(spec, environments, rounds, replays=replays)
-    result = rollout.evaluate(environments[0], policy, seed=1, episodes=20, max_steps=100)
+    result = actor_support.evaluate(environments[0], policy, seed=1, episodes=20, max_steps=100)
     return float(result["episode_returns"].mean())
 
 
@@ -70,5 +70,5 @@ def test_cartpole() -> None:
     changes = {"environment__id": "CartPole-v1", HYPER + "batchSize": 512, HYPER + "learningRate": 2e-3}
     spec = job("tuned", stop__rounds=25, **COMMON | changes)
     policy = train_off_policy(spec, environments, 25, replays=4)
-    result = rollout.evaluate(environments[0], policy, seed=1, episodes=10, max_steps=500)
+    result = actor_support.evaluate(environments[0], policy, seed=1, episodes=10, max_steps=500)
     assert float(result["episode_returns"].mean()) > 300

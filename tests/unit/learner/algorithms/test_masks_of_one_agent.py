@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
+import actor_support
 from actor_support import environment, policies_of
 from learner_support import by_autograd
 from masked_environments import SIZES
-from nitro_actor import rollout
 from nitro_actor.environment import Environment
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.state import bare
@@ -48,7 +48,7 @@ def learner(env: Environment, name: str = "ppo", memory: bool = False, **hyper: 
             "entryPoint": "masked_environments:Doors",
             "rolloutLength": STEPS,
             "envsPerActor": ENVS,
-            "frameStack": env.spec.frame_stack,
+            "frameStack": env.spec.classes[0].observation["stack"],
         },
         algorithm={"name": name, "hyperparameters": settings},
         network={"hiddenSizes": [16], "type": "mlp", **recurrent},
@@ -58,7 +58,7 @@ def learner(env: Environment, name: str = "ppo", memory: bool = False, **hyper: 
 
 def sampled(algorithm: Any, env: Environment, seed: int, state: Any = None) -> tuple[Fragment, Any]:
     policy = policies_of(PolicyWeights.of(*algorithm.weights()), env.spec)
-    tensors = rollout.rollout(env, policy, seed=seed, steps=STEPS, state=state or {})
+    tensors = actor_support.rollout(env, policy, seed=seed, steps=STEPS, state=state or {})
     return Fragment({"slot": 0, "resumed": bool(state)}, restack(tensors)), bare(tensors)
 
 
@@ -180,7 +180,7 @@ def test_the_best_return_is_found() -> None:
         fragment, state = sampled(algorithm, env, round, state)
         algorithm.update([fragment], round)
     policy = policies_of(PolicyWeights.of(*algorithm.weights()), env.spec)
-    played = rollout.evaluate(env, policy, seed=1, episodes=40, max_steps=100)
+    played = actor_support.evaluate(env, policy, seed=1, episodes=40, max_steps=100)
     assert played["episode_returns"].sum() > 0.95 * played["episode_lengths"].sum()
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+import actor_support
 from actor_support import environment
 from learner_support import job, train
-from nitro_actor import rollout
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
 
@@ -22,7 +22,7 @@ def solve(entry_point: str, preset: str, rounds: int, **settings: Any) -> float:
     environments = [environment("test", 4, f"learner_environments:{entry_point}") for _ in range(2)]
     spec = job(preset, stop__rounds=rounds, **(COMMON | settings))
     _, policy = train(spec, environments, rounds)
-    result = rollout.evaluate(environments[0], policy, seed=1, episodes=20, max_steps=100)
+    result = actor_support.evaluate(environments[0], policy, seed=1, episodes=20, max_steps=100)
     return float(result["episode_returns"].mean())
 
 
@@ -63,5 +63,5 @@ def test_pictures_and_their_movement() -> None:
     layers = [{"channels": 8, "kernel": 4, "stride": 2}]
     settings: dict[str, Any] = {"network__convLayers": layers, LEARNING_RATE: 5e-3, "stop__rounds": 15}
     _, policy = train(job("tuned", **(COMMON | settings)), environments, 15)
-    result = rollout.evaluate(environments[0], policy, seed=1, episodes=40, max_steps=100)
+    result = actor_support.evaluate(environments[0], policy, seed=1, episodes=40, max_steps=100)
     assert float(result["episode_returns"].mean()) > 16.5

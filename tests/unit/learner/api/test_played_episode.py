@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from nitro_actor.agents.environment import AgentsEnvironment
+from nitro_actor.environment import Environment
 from nitro_learner.api.episode import PlayedEpisode
 from nitro_learner.api.policy import TrainedPolicy
 from parallel_environments import arena, container
@@ -17,7 +17,7 @@ STACK = 3
 class Recorded:
     """An episode of Arena's policies, and the observations that they were given last."""
 
-    def __init__(self, environment: AgentsEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
         weights = container(environment.spec)
         policies = {
             name: {"meta": one.meta, "tensors": one.tensors} for name, one in weights.policies.items()
@@ -55,7 +55,7 @@ def test_agents_that_come_back_have_the_frames_of_training(monkeypatch: pytest.M
         run.episode.act(frames, begins=begins)
         assert set(run.seen) == set(frames)
         for one, place, agent in playing:
-            np.testing.assert_array_equal(run.seen[agent], environment.observations[one.name][0, place])
+            np.testing.assert_array_equal(run.seen[agent], environment.observations[one.name][place])
         came_back += not begins and bool(set(frames) - before)
         before = set(frames)
         step = environment.step(actions)

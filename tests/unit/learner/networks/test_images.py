@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from actor_support import environment, policy_of
+from actor_support import environment, policy_of, rollout, spec_of
 from learner_support import job
 from nitro_actor.actions import Discrete
 from nitro_actor.config import AtariConfig, EnvironmentConfig
-from nitro_actor.environment import Environment, EnvironmentSpec
+from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
-from nitro_actor.rollout import rollout
 from nitro_api.spec.network import ConvLayer, ImageTooSmall, image_sizes
 from nitro_api.spec.scaling import Scaling
 from nitro_learner.algorithms import registry
@@ -109,7 +108,7 @@ def test_an_atari_fragment_carries_each_frame_once_and_signs_of_rewards() -> Non
 
 @pytest.mark.parametrize("preset", ["paper", "tuned"])
 def test_policy_equals_the_actors_policy(preset: str) -> None:
-    spec = EnvironmentSpec("ALE/SpaceInvaders-v5", (84, 84), "uint8", Discrete(6), None, True, 4)
+    spec = spec_of("ALE/SpaceInvaders-v5", (84, 84), "uint8", Discrete(6), 4)
     algorithm = registry.make(
         job(preset, environment__id=spec.id).spec, DescribedEnvironment.from_json(spec.to_json())
     )

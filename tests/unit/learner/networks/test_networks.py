@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from actor_support import policy_of
+from actor_support import action_of, policy_of, spec_of
 from learner_support import fragment, job
 from nitro_actor.actions import Continuous, Discrete, MultiBinary, MultiDiscrete, WholeNumbers
 from nitro_actor.environment import EnvironmentSpec
@@ -16,14 +16,12 @@ from nitro_learner.networks import kernels
 from nitro_learner.networks.actor_critic import ActorCritic
 
 ONES = np.ones(3, np.float32)
-CONTINUOUS = EnvironmentSpec("test", (11,), "float32", Continuous(-ONES, ONES), None, False)
-DISCRETE = EnvironmentSpec("test", (11,), "float32", Discrete(4), None, False)
-PARTS = EnvironmentSpec(
-    "test", (11,), "float32", MultiDiscrete((4, 2, 5), (3,), (0, 0, 0), "int64"), None, False
-)
-BITS = EnvironmentSpec("test", (11,), "float32", MultiBinary((4,)), None, False)
+CONTINUOUS = spec_of("test", (11,), "float32", Continuous(-ONES, ONES))
+DISCRETE = spec_of("test", (11,), "float32", Discrete(4))
+PARTS = spec_of("test", (11,), "float32", MultiDiscrete((4, 2, 5), (3,), (0, 0, 0), "int64"))
+BITS = spec_of("test", (11,), "float32", MultiBinary((4,)))
 SPECS = pytest.mark.parametrize(
-    "spec", [CONTINUOUS, DISCRETE, PARTS, BITS], ids=lambda spec: spec.action.head
+    "spec", [CONTINUOUS, DISCRETE, PARTS, BITS], ids=lambda spec: action_of(spec).head
 )
 
 
@@ -64,7 +62,7 @@ def test_policy_equals_the_actors_policy(
     actor.distribution(raw, None, actual)
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
-    rng, space = np.random.default_rng(0), spec.action
+    rng, space = np.random.default_rng(0), action_of(spec)
     if isinstance(space, WholeNumbers):
         actions = rng.integers(space.counts, size=(len(raw), *space.shape))
     else:

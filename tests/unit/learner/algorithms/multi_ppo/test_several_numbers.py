@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from actor_support import Game
 from agents_jobs import job
-from nitro_actor.agents.environment import AgentsEnvironment
-from nitro_actor.play import play_of
+from nitro_actor.environment import Environment
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import FragmentContainer
 from nitro_actor.protocol.weights import WeightsContainer
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 ENVS, STEPS = 8, 320
 
 
-def learner(name: str, environment: AgentsEnvironment) -> PolicySet:
+def learner(name: str, environment: Environment) -> PolicySet:
     entry = {"entryPoint": "parallel_environments:Panel", "rolloutLength": STEPS, "envsPerActor": ENVS}
     hyper = {"learningRate": 1e-2, "minibatchSize": 128}
     source = job("panel", name, environment=entry, algorithm={"hyperparameters": hyper})
@@ -40,11 +40,9 @@ def learner(name: str, environment: AgentsEnvironment) -> PolicySet:
     )
 
 
-def sampled(
-    environment: AgentsEnvironment, container: WeightsContainer, seed: int, **changes: Any
-) -> Fragment:
+def sampled(environment: Environment, container: WeightsContainer, seed: int, **changes: Any) -> Fragment:
     """A fragment as the learner reads it from an actor's message."""
-    play, wanted = play_of(environment), frozenset(("log_probs", "distribution", "global_state"))
+    play, wanted = Game(environment), frozenset(("log_probs", "distribution", "global_state"))
     tensors = play.rollout(play.policy(container), seed=seed, steps=STEPS, state={}, optional_tensors=wanted)
     message = FragmentContainer("rollout", "run", 1, 0, 0, 1, seed, STEPS, ENVS, False, tensors | changes)
     expected = Expectation(
@@ -72,7 +70,7 @@ def test_the_best_returns_are_found(kind: str, name: str) -> None:
     for round in range(1, 26):
         container = WeightsContainer("run", 1, policies.weights(), policies.agents)
         results = policies.update([sampled(environment, container, round)], round)
-    play, last = play_of(environment), WeightsContainer("run", 1, policies.weights(), policies.agents)
+    play, last = Game(environment), WeightsContainer("run", 1, policies.weights(), policies.agents)
     returns = play.evaluate(play.policy(last), seed=1, episodes=40, max_steps=10)["episode_returns"]
     assert returns.mean() > 4.8
     for result in results.values():

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actor_support import environment
+import actor_support
+from actor_support import Game, environment
 from agents_support import team
 from learner_support import job, train
-from nitro_actor import rollout
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
-from nitro_actor.play import play_of
 from nitro_actor.protocol.agents import agent_classes
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api.spec.network import Recurrent
@@ -35,7 +34,7 @@ def played(rounds: int, **settings: Any) -> float:
     """Mean return of 200 evaluation episodes after training with 2 actors."""
     environments = [environment("cue", 8, "memory_environments:Cue") for _ in range(2)]
     _, policy = train(job("tuned", **(SETTINGS | settings)), environments, rounds)
-    result = rollout.evaluate(environments[0], policy, seed=1, episodes=200, max_steps=10)
+    result = actor_support.evaluate(environments[0], policy, seed=1, episodes=200, max_steps=10)
     return float(result["episode_returns"].mean())
 
 
@@ -53,7 +52,7 @@ def test_agents_remember_their_own_cues() -> None:
     settings = {"learningRate": 5e-3, "minibatchSize": 128}
     made = team(one, algorithm="ippo", hidden=(16,), settings=settings, agent_ids=True, group_batch="all")
     made.network.recurrent = Recurrent(hidden_size=16)
-    learner, game = RecurrentMultiPpo(made), play_of(env)
+    learner, game = RecurrentMultiPpo(made), Game(env)
     for round in range(1, 26):
         policies = game.policy(WeightsContainer("r", round, learner.weights(), dict(learner.agents)))
         found = game.rollout(

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from actor_support import environment, policies_of
+from actor_support import environment, policies_of, rollout
 from learner_support import job
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights
-from nitro_actor.rollout import rollout
 from nitro_api.spec.scaling import Scaling
 from nitro_learner.algorithms import registry
 from nitro_learner.boosting.detector import Detector

@@ -9,16 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from actor_support import environment, policies_of
+from actor_support import Game, environment, policies_of, rollout
 from agents_support import team
 from learner_support import job
-from nitro_actor.play import play_of
 from nitro_actor.protocol.agents import agent_classes
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
-from nitro_actor.rollout import rollout
 from nitro_api.spec.network import Recurrent
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.agents.gru import scan
@@ -285,7 +283,7 @@ def test_the_replayed_policies_are_those_that_acted(algorithm: str, shared: bool
     made = team(*agent_classes(described), algorithm=algorithm, settings={"epochs": 1}, **fields)
     made.network.recurrent = Recurrent(hidden_size=SIZE)
     learner, state = RecurrentMultiPpo(made), {}
-    game, classes = play_of(env), {one.name for one in agent_classes(described)}
+    game, classes = Game(env), {one.name for one in agent_classes(described)}
     for round in (1, 2, 3):
         weights = WeightsContainer("r", round, learner.weights(), dict(learner.agents))
         policies = game.policy(weights)
@@ -326,7 +324,7 @@ def test_shared_policies_learn_from_one_agent_of_each_environment_or_from_all() 
         made.network.recurrent = Recurrent(hidden_size=SIZE)
         learner = RecurrentMultiPpo(made)
         weights = WeightsContainer("r", 1, learner.weights(), dict(learner.agents))
-        game = play_of(env)
+        game = Game(env)
         tensors = game.rollout(
             game.policy(weights), seed=1, steps=STEPS * ENVS, state={}, optional_tensors=OPTIONAL_TENSORS
         )

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from actor_support import Game
 from agents_support import agent_class, team
-from nitro_actor.agents.environment import AgentsEnvironment
-from nitro_actor.play import play_of
+from nitro_actor.environment import Environment
 from nitro_actor.protocol.agents import agent_classes
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import bare
@@ -32,10 +32,10 @@ def container_of(*learners: Any, round: int = 1) -> WeightsContainer:
 
 
 def sampled(
-    container: WeightsContainer, env: AgentsEnvironment, steps: int, state: dict[str, Any], seed: int
+    container: WeightsContainer, env: Environment, steps: int, state: dict[str, Any], seed: int
 ) -> tuple[Fragment, dict[str, Any]]:
     """What an actor samples, and its end state."""
-    game = play_of(env)
+    game = Game(env)
     found = game.rollout(
         game.policy(container), seed=seed, steps=steps, state=state, optional_tensors=OPTIONAL_TENSORS
     )
@@ -119,7 +119,7 @@ def test_agents_remember_their_cues_and_without_a_memory_there_is_only_chance() 
         for round in range(1, rounds + 1):
             fragment, state = sampled(container_of(learner, round=round), env, 256, state, round)
             learner.update([fragment], round)
-        game = play_of(env)
+        game = Game(env)
         played = game.evaluate(game.policy(container_of(learner)), seed=1, episodes=100, max_steps=10)
         returns.append(played["episode_returns"].mean())
     assert returns[0] > 0.95
