@@ -15,7 +15,7 @@ from nitro_learner.api.players import Action, State
 from nitro_learner.api.rows import batch_of
 
 
-class Policy(Protocol):
+class EpisodePolicy(Protocol):
     """What an episode asks of the policy that plays it: `TrainedPolicy`."""
 
     @property
@@ -63,7 +63,7 @@ class PlayedEpisode:
     belongs to one thread at a time.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: EpisodePolicy) -> None:
         self._policy = policy
         self._turn = _Turn()
         self._stacks: dict[str, NDArray[Any]] = {}
