@@ -31,7 +31,7 @@ from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
 from nitro_actor.play import play_of
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
-from nitro_learner.algorithms.multi_ppo.feed_forward import MultiPpo
+from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
 from nitro_learner.data.batch import Fragment
 
 SLOTS, LENGTH, ENVS = 40, 25, 4

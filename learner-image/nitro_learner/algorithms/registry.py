@@ -17,8 +17,8 @@ from nitro_learner.algorithms.rllib import availability
 ALGORITHMS = {
     "ppo": "ppo.learning:Ppo",
     "impact": "impact.learning:Impact",
-    "ippo": "multi_ppo.feed_forward:MultiPpo",
-    "mappo": "multi_ppo.feed_forward:MultiPpo",
+    "ippo": "multi_ppo.learning:MultiPpo",
+    "mappo": "multi_ppo.learning:MultiPpo",
     "iql": "q_learning.learning:QLearner",
     "vdn": "q_learning.learning:QLearner",
     "qmix": "q_learning.learning:QLearner",
@@ -29,14 +29,12 @@ ALGORITHMS = {
 """The class of each algorithm, by spec.algorithm.name: its module in this folder, and its name there."""
 
 RECURRENT = {
-    "ppo": "recurrent_ppo.one_agent:RecurrentPpo",
-    "ippo": "recurrent_ppo.learning:RecurrentMultiPpo",
-    "mappo": "recurrent_ppo.learning:RecurrentMultiPpo",
+    "ppo": "multi_ppo.one_agent:RecurrentPpo",
     "iql": "recurrent_q.learning:RecurrentQLearner",
     "vdn": "recurrent_q.learning:RecurrentQLearner",
     "qmix": "recurrent_q.learning:RecurrentQLearner",
 }
-"""The classes of those that may have a recurrent layer, with one."""
+"""The classes of those that have another one where their networks remember."""
 
 _PROTOCOLS: dict[Feeding, Any] = {"rounds": OnPolicyAlgorithm, "arrivals": OffPolicyAlgorithm}
 
@@ -92,7 +90,7 @@ def make_policies(spec: JobSpec, environment: dict[str, Any], device: str = "cpu
 
 def _learns(name: str, network: Network) -> Any:
     """The class of an algorithm, by the algorithm's name."""
-    module, _, own = (RECURRENT if network.recurrent else ALGORITHMS)[name].partition(":")
+    module, _, own = (ALGORITHMS | RECURRENT if network.recurrent else ALGORITHMS)[name].partition(":")
     # The class is imported only now: RLlib's classes take seconds to import, and are not installed
     # everywhere.
     return getattr(import_module(f"nitro_learner.algorithms.{module}"), own)

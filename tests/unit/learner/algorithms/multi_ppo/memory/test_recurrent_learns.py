@@ -17,7 +17,7 @@ from nitro_actor.play import play_of
 from nitro_actor.protocol.agents import agent_classes
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api.spec.network import Recurrent
-from nitro_learner.algorithms.recurrent_ppo.learning import RecurrentMultiPpo
+from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
 from nitro_learner.data.batch import Fragment
 
 pytestmark = pytest.mark.slow
@@ -53,7 +53,7 @@ def test_agents_remember_their_own_cues() -> None:
     settings = {"learningRate": 5e-3, "minibatchSize": 128}
     made = team(one, algorithm="ippo", hidden=(16,), settings=settings, agent_ids=True, group_batch="all")
     made.network.recurrent = Recurrent(hidden_size=16)
-    learner, game = RecurrentMultiPpo(made), play_of(env)
+    learner, game = MultiPpo(made), play_of(env)
     for round in range(1, 26):
         policies = game.policy(WeightsContainer("r", round, learner.weights(), dict(learner.agents)))
         found = game.rollout(
