@@ -17,8 +17,8 @@ from nitro_learner.algorithms.policy_set import PolicySet
 ALGORITHMS = {
     "ppo": "ppo.learning:Ppo",
     "impact": "impact.learning:Impact",
-    "ippo": "multi_ppo.feed_forward:MultiPpo",
-    "mappo": "multi_ppo.feed_forward:MultiPpo",
+    "ippo": "multi_ppo.learning:MultiPpo",
+    "mappo": "multi_ppo.learning:MultiPpo",
     "iql": "q_learning.learning:QLearner",
     "vdn": "q_learning.learning:QLearner",
     "qmix": "q_learning.learning:QLearner",
@@ -29,14 +29,12 @@ RLlib's are in a package of their own, which names them by entry points of the g
 """
 
 RECURRENT = {
-    "ppo": "recurrent_ppo.one_agent:RecurrentPpo",
-    "ippo": "recurrent_ppo.learning:RecurrentMultiPpo",
-    "mappo": "recurrent_ppo.learning:RecurrentMultiPpo",
+    "ppo": "multi_ppo.one_agent:RecurrentPpo",
     "iql": "recurrent_q.learning:RecurrentQLearner",
     "vdn": "recurrent_q.learning:RecurrentQLearner",
     "qmix": "recurrent_q.learning:RecurrentQLearner",
 }
-"""The classes of those that may have a recurrent layer, with one."""
+"""The classes of those that have another one where their networks remember."""
 
 _PROTOCOLS: dict[Feeding, Any] = {"rounds": OnPolicyAlgorithm, "arrivals": OffPolicyAlgorithm}
 
@@ -95,5 +93,5 @@ def _learns(name: str, network: Network) -> Any:
     if name not in ALGORITHMS:
         (installed,) = metadata.entry_points(group="nitro.algorithms", name=name)
         return installed.load()
-    module, _, own = (RECURRENT if network.recurrent else ALGORITHMS)[name].partition(":")
+    module, _, own = (ALGORITHMS | RECURRENT if network.recurrent else ALGORITHMS)[name].partition(":")
     return getattr(import_module(f"nitro_learner.algorithms.{module}"), own)

@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
+from nitro_api.algorithms.ppo import PpoHyperparameters
 from nitro_learner.algorithms.agents.policy_network import identity_size, input_size
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.multi_ppo.network import (
@@ -47,11 +48,15 @@ class BatchMaker:
     """Makes the batches of a team's policies.
 
     Attributes:
+        settings: of the algorithm.
         central: whether critics see the state of all agents.
     """
 
     def __init__(self, team: Team, *, central: bool, device: str) -> None:
-        self._team = team
+        """Raise TypeError if the team's settings are not PPO's."""
+        if not isinstance(team.settings, PpoHyperparameters):
+            raise TypeError(f"{team.algorithm} has no settings of PPO")
+        self._team, self.settings = team, team.settings
         self.central = central
         self._device = device
 
@@ -82,9 +87,6 @@ class BatchMaker:
         rollouts: PolicyRollouts,
         rows: np.ndarray | slice,
         critic: Callable[[When, Tensor], Tensor],
-        *,
-        gamma: float,
-        gae_lambda: float,
     ) -> tuple[TeamSamples, Tensor]:
         """Make a policy's samples of a round, and take the round into its statistics.
 
@@ -98,13 +100,12 @@ class BatchMaker:
             rollouts: what its agents played.
             rows: int64 [N], which rows of the rollouts become samples, in this order; or all.
             critic: its inputs [n, S] of one kind of observations to V [n]. The first call is of the steps'.
-            gamma: discount per step.
-            gae_lambda: lambda of the advantage estimate.
 
         Returns:
             The samples, with advantages that are not standardised, and their values f32 [N].
         """
         inputs, critic_inputs = self.inputs(policy, rollouts, "")
+        gamma, gae_lambda = self.settings.gamma, self.settings.gae_lambda
 
         def values(when: When) -> np.ndarray:
             seen = critic_inputs if when == "" else self.inputs(policy, rollouts, when)[1]
@@ -146,9 +147,6 @@ class BatchMaker:
         network: StackedActorCritic,
         rollouts: PolicyRollouts,
         chosen: np.ndarray | None,
-        *,
-        gamma: float,
-        gae_lambda: float,
     ) -> PolicyBatch:
         """Make a policy's batch, and take the round into its statistics.
 
@@ -157,17 +155,13 @@ class BatchMaker:
             network: its shape.
             rollouts: what its agents played.
             chosen: int64 [n / k], which of its agents it learns from at each step; None for all.
-            gamma: discount per step.
-            gae_lambda: lambda of the advantage estimate.
         """
 
         def critic(_: When, inputs: Tensor) -> Tensor:
             return network.values(policy.parameters[None], inputs[None])[0]
 
         rows = slice(None) if chosen is None else np.arange(len(chosen)) * rollouts.agents + chosen
-        samples, values = self.samples(
-            policy, network, rollouts, rows, critic, gamma=gamma, gae_lambda=gae_lambda
-        )
+        samples, values = self.samples(policy, network, rollouts, rows, critic)
         agents = rollouts.agents if chosen is None else 1
         return PolicyBatch(samples, values, rollouts.slots, rollouts.envs, agents)
 

@@ -8,11 +8,11 @@ observation (de Witt et al. 2020), or the state of all agents (Yu et al. 2022).
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,28 +21,22 @@ from torch import Tensor
 from nitro_actor.actions import action_space
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
-from nitro_api.algorithms.ppo import PpoHyperparameters
 from nitro_learner.algorithms.actor_critic import adapted, annealed, stream
 from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.agents.policy_network import description, inputs
 from nitro_learner.algorithms.agents.stacked_adam import AdamState
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import UpdateResult, check_network
-from nitro_learner.algorithms.multi_ppo.batch import BatchMaker, chosen_agents
+from nitro_learner.algorithms.multi_ppo.batch import chosen_agents
+from nitro_learner.algorithms.multi_ppo.feed_forward import FeedForward
 from nitro_learner.algorithms.multi_ppo.memories import CriticMemories
+from nitro_learner.algorithms.multi_ppo.memory.model import Memory
+from nitro_learner.algorithms.multi_ppo.model import Model
+from nitro_learner.algorithms.multi_ppo.network import PoliciesWithCritics, StackedShape
 from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
 from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts
-from nitro_learner.algorithms.multi_ppo.samples import Data
-from nitro_learner.algorithms.multi_ppo.update import (
-    Network,
-    PolicyStep,
-    RoundBatch,
-    Trained,
-    Update,
-    batch_stats,
-)
+from nitro_learner.algorithms.multi_ppo.update import PolicyStep, RoundBatch, Update, batch_stats
 from nitro_learner.algorithms.ppo.loss import Coefficients
-from nitro_learner.boosting.surrogate import Surrogate
 from nitro_learner.data.batch import Fragment, check_round
 from nitro_learner.networks.distributions import distribution_of
 from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
@@ -50,10 +44,8 @@ from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormal
 _INITIAL, _ORDER, _CHOICE = range(3)
 """Uses of random numbers: first parameters, the order of samples, the agents that are learned from."""
 
-Batch = TypeVar("Batch", bound=RoundBatch)
 
-
-class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
+class MultiPpo:
     """IPPO and MAPPO, whatever the networks. See `SharingLearner` for the interface.
 
     Attributes:
@@ -69,11 +61,12 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
         Raises:
             TypeError: the settings are not PPO's.
         """
-        if not isinstance(team.settings, PpoHyperparameters):
-            raise TypeError(f"{team.algorithm} has no settings of PPO")
-        self._team, self.settings, self._device = team, team.settings, device
-        self._batches = BatchMaker(team, central=team.algorithm == "mappo", device=device)
-        self._networks = {one.name: self._network_of(one) for one in team.classes}
+        model: type[Model[Any, Any, Any]] = Memory if team.network.recurrent else FeedForward
+        self._model = model(team, device)
+        self._team, self.settings, self._device = team, self._model.batches.settings, device
+        self._networks: dict[str, PoliciesWithCritics[StackedShape]] = {
+            one.name: self._model.network(one) for one in team.classes
+        }
         self._groups = Groups.initial(team)
         self._policies = {policy: self._fresh(policy) for policy in self._groups.policies}
 
@@ -164,42 +157,19 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
         }
         self._groups = groups
 
-    @abstractmethod
-    def _network_of(self, one: AgentClass) -> Network:
-        """The shape of a class's policies and critics."""
-
-    @abstractmethod
-    def _batch(self, policy: str, fragments: list[Fragment], round: int) -> Batch:
+    def _batch(self, policy: str, fragments: list[Fragment], round: int) -> RoundBatch:
         """A policy's samples of a round."""
+        one, positions = self._groups.class_of(policy), self._groups.positions(policy)
+        rollouts = PolicyRollouts(self._team, one, positions, fragments)
+        choose = partial(self._chosen, policy, round)
+        batch: RoundBatch = self._model.batch(
+            self._policies[policy], self._network(policy), rollouts, fragments, choose
+        )
+        return batch
 
-    @abstractmethod
-    def _train(
-        self,
-        network: Network,
-        parameters: Tensor,
-        adam: Sequence[AdamState],
-        batches: Sequence[Batch],
-        update: Update,
-    ) -> Trained[Data]:
-        """Train policies of one shape together; the arguments are those of `train`."""
-
-    @abstractmethod
-    def _surrogate(self, step: PolicyStep[Network], samples: Data, batch: Batch) -> Surrogate:
-        """A policy's objective of the round; `samples` are of the batch, as the loss saw them."""
-
-    @abstractmethod
-    def _distributions(
-        self, network: Network, policy: Tensor, inputs: Tensor, available: Tensor | None
-    ) -> Tensor:
-        """The parameters of a policy's action distributions, [1, m, .].
-
-        Args:
-            policy: its parameters, f32 [1, .].
-            inputs: f32 [1, m, D], each an episode's first.
-            available: bool [1, m, C]; None where all actions are.
-        """
-
-    def _learn(self, names: Sequence[str], batches: Sequence[Batch], round: int) -> dict[str, UpdateResult]:
+    def _learn(
+        self, names: Sequence[str], batches: Sequence[RoundBatch], round: int
+    ) -> dict[str, UpdateResult]:
         """Train policies of one class that have equally many samples."""
         settings, network = self.settings, self._network(names[0])
         before = [self._policies[name] for name in names]
@@ -218,7 +188,7 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
         )
         results = {}
         sampled = torch.stack([policy.parameters for policy in before])
-        trained = self._train(network, sampled, [policy.adam for policy in before], batches, update)
+        trained = self._model.train(network, sampled, [policy.adam for policy in before], batches, update)
         for index, (name, batch, policy) in enumerate(zip(names, batches, before, strict=True)):
             parameters, terms, kl = trained.parameters[index], trained.terms[index], policy.kl_coefficient
             stats = {"learning_rate": update.rate, "kl_coefficient": kl}
@@ -241,21 +211,16 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
                 batch.samples.standardised(),
                 replace(update.coefficients, kl=kl),
             )
-            results[name] = UpdateResult(stats, self._surrogate(step, trained.samples.of(index), batch))
+            results[name] = UpdateResult(stats, self._model.surrogate(step, trained.samples.of(index), batch))
         return results
 
-    def _chosen(self, policy: str, choices: int, round: int) -> np.ndarray | None:
+    def _chosen(self, policy: str, round: int, choices: int) -> np.ndarray | None:
         """Choose which of a policy's agents it learns from, int64 [choices]; None for all of them."""
         agents = len(self._groups.positions(policy))
         if agents == 1 or self._team.group_batch != "equal":
             return None
         seed = (self._team.seed, _CHOICE, round, self._team.index(policy))
         return chosen_agents(choices, agents, seed)
-
-    def _rollouts(self, policy: str, fragments: list[Fragment]) -> PolicyRollouts:
-        """What a policy's agents played."""
-        one, positions = self._groups.class_of(policy), self._groups.positions(policy)
-        return PolicyRollouts(self._team, one, positions, fragments)
 
     def _distribution_of(self, agent: str, observations: np.ndarray, available: Tensor | None) -> Tensor:
         """The action distributions' parameters [m, .] of the policy that an agent plays."""
@@ -265,9 +230,10 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
         rows = torch.from_numpy(inputs(self._team, one, agent, seen)).to(self._device)
         network = self._network(name)
         policies, _ = network.split(policy.parameters[None])
-        return self._distributions(network, policies, rows[None], available)[0]
+        distributions: Tensor = self._model.distributions(network, policies, rows[None], available)
+        return distributions[0]
 
-    def _network(self, policy: str) -> Network:
+    def _network(self, policy: str) -> PoliciesWithCritics[StackedShape]:
         return self._networks[self._groups.class_of(policy).name]
 
     def _description(self, one: AgentClass) -> dict[str, Any]:
@@ -289,7 +255,7 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
             observations=ObservationNormaliser(tuple(one.observation["shape"])) if normalises else None,
             states=(
                 ObservationNormaliser((self._team.global_state_size,))
-                if normalises and self._batches.central
+                if normalises and self._model.batches.central
                 else None
             ),
             rewards=RewardNormaliser(settings.gamma) if settings.normalise_rewards else None,

@@ -33,6 +33,9 @@ class RoundBatch(Protocol):
     def values(self) -> Tensor: ...
 
 
+Batch = TypeVar("Batch", bound=RoundBatch)
+
+
 @dataclass(frozen=True, slots=True)
 class Trained(Generic[Data]):
     """The result of a round for policies that trained together.

@@ -12,7 +12,7 @@ from agents_support import agent_class, agents_fragment, team
 from learner_support import HOPPER, job
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.adoption import ANEW, adopted
-from nitro_learner.algorithms.multi_ppo.feed_forward import MultiPpo
+from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
 from nitro_learner.algorithms.q_learning.learning import QLearner
 from nitro_learner.checkpoints.store import CheckpointStore
 

@@ -12,8 +12,7 @@ from agents_support import agent_class, agents_fragment, team
 from nitro_actor.protocol.agents import AgentClass
 from nitro_api.spec.network import Network, Recurrent
 from nitro_learner.algorithms.base import UpdateResult
-from nitro_learner.algorithms.multi_ppo.feed_forward import MultiPpo
-from nitro_learner.algorithms.recurrent_ppo.learning import RecurrentMultiPpo
+from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
 from nitro_learner.data.batch import Fragment
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -45,12 +44,12 @@ def learner(
     activation: Any,
     memory: int,
     **of: Any,
-) -> MultiPpo | RecurrentMultiPpo:
+) -> MultiPpo:
     network = Network(type="mlp", hidden_sizes=list(hidden), activation=activation, log_std="state")
     if memory:
         network.recurrent = Recurrent(hidden_size=memory)
     made = team(one, agents=agents, algorithm=algorithm, network=network, **of)
-    return RecurrentMultiPpo(made) if memory else MultiPpo(made)
+    return MultiPpo(made)
 
 
 def fragments_of(one: AgentClass, round: int, memory: int, **shape: int) -> list[Fragment]:

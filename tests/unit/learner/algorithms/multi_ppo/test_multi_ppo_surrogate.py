@@ -13,8 +13,7 @@ from torch import Tensor
 from agents_support import agent_class, agents_fragment, team
 from nitro_api.spec.network import Recurrent
 from nitro_api.spec.scaling import Scaling
-from nitro_learner.algorithms.multi_ppo.feed_forward import MultiPpo
-from nitro_learner.algorithms.recurrent_ppo.learning import RecurrentMultiPpo
+from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import GradientNoise, gradient_noise
 from nitro_learner.boosting.surrogate import Function, Objective, Surrogate
@@ -90,7 +89,7 @@ def test_agents_of_one_environment_are_one_trajectory(recurrent: bool) -> None:
                 for name, each in fields.items()
             }
             parts.append(replace(part, classes={"agent": alike}))
-        learner = (RecurrentMultiPpo if recurrent else MultiPpo)(made)
+        learner = MultiPpo(made)
         learner.regroup({"agent_0": list(one.agents)})
         surrogate = learner.update(parts, 1)["agent_0"].surrogate
         assert surrogate.size == agents * ROWS
@@ -129,7 +128,7 @@ def test_the_detector_draws_transitions_of_living_agents(recurrent: bool) -> Non
     for part in parts:
         for name in ("alive", "died"):
             part.by_class["agent"][name][..., 0] = False
-    results = (RecurrentMultiPpo if recurrent else MultiPpo)(made).update(parts, 1)
+    results = MultiPpo(made).update(parts, 1)
     for index, name in enumerate(("agent_0", "agent_1", "agent_2")):
         surrogate: Any = results[name].surrogate
         alive = int(sum(part.by_class["agent"]["alive"][..., index].sum() for part in parts))

@@ -15,7 +15,7 @@ from agents_support import UNAVAILABLE, agent_class, agents_fragment, team
 from learner_support import HOPPER, fragment, job
 from nitro_actor.protocol.agents import AgentClass
 from nitro_learner.algorithms.agents.team import Team
-from nitro_learner.algorithms.multi_ppo.feed_forward import MultiPpo
+from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
 from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts, When
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.data.batch import Fragment

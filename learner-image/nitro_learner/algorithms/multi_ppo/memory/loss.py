@@ -8,10 +8,10 @@ from torch import Tensor
 
 from nitro_learner.algorithms.agents.gru import scan
 from nitro_learner.algorithms.multi_ppo.loss import acted_in, means
+from nitro_learner.algorithms.multi_ppo.memory.network import RecurrentActorCritic
+from nitro_learner.algorithms.multi_ppo.memory.sequences import Sequences
 from nitro_learner.algorithms.multi_ppo.update import Update
 from nitro_learner.algorithms.ppo.loss import terms
-from nitro_learner.algorithms.recurrent_ppo.network import RecurrentActorCritic
-from nitro_learner.algorithms.recurrent_ppo.sequences import Sequences
 
 CHUNK = 8192
 """Samples of each policy that go through the networks in one pass."""

@@ -11,7 +11,7 @@ from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import UpdateResult
-from nitro_learner.algorithms.recurrent_ppo.learning import RecurrentMultiPpo
+from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
 from nitro_learner.data.batch import Fragment
 
 
@@ -30,7 +30,7 @@ class RecurrentPpo:
             seed=spec.seed,
             rounds=spec.stop.rounds,
         )
-        self._learner = RecurrentMultiPpo(team, device)
+        self._learner = MultiPpo(team, device)
 
     def weights(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """See `Algorithm`."""

@@ -17,8 +17,8 @@ from nitro_learner.algorithms.agents.stacked_recurrent import (
     by_row,
     by_time,
 )
+from nitro_learner.algorithms.multi_ppo.memory.sequences import Sequences
 from nitro_learner.algorithms.multi_ppo.network import PoliciesWithCritics
-from nitro_learner.algorithms.recurrent_ppo.sequences import Sequences
 
 
 class RecurrentActorCritic(PoliciesWithCritics[StackedRecurrent]):

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from nitro_learner.algorithms.agents.gru import unroll
 from nitro_learner.algorithms.agents.stacked_recurrent import drawn_sequences
+from nitro_learner.algorithms.multi_ppo.memory.loss import CHUNK
+from nitro_learner.algorithms.multi_ppo.memory.network import RecurrentActorCritic
+from nitro_learner.algorithms.multi_ppo.memory.sequences import Sequences
 from nitro_learner.algorithms.multi_ppo.surrogate import PolicySurrogate
-from nitro_learner.algorithms.recurrent_ppo.loss import CHUNK
-from nitro_learner.algorithms.recurrent_ppo.network import RecurrentActorCritic
-from nitro_learner.algorithms.recurrent_ppo.sequences import Sequences
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_api.spec.network import Recurrent
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.agents.gru import scan
-from nitro_learner.algorithms.recurrent_ppo.learning import RecurrentMultiPpo
-from nitro_learner.algorithms.recurrent_ppo.one_agent import RecurrentPpo
+from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.multi_ppo.one_agent import RecurrentPpo
 from nitro_learner.data.batch import Fragment
 from parallel_environments import arena, several
 
@@ -282,7 +282,7 @@ def test_the_replayed_policies_are_those_that_acted(algorithm: str, shared: bool
     fields = {"agent_ids": shared, "state_size": size, "hidden": (WIDTH,)}
     made = team(*agent_classes(described), algorithm=algorithm, settings={"epochs": 1}, **fields)
     made.network.recurrent = Recurrent(hidden_size=SIZE)
-    learner, state = RecurrentMultiPpo(made), {}
+    learner, state = MultiPpo(made), {}
     game, classes = Game(env), {one.name for one in agent_classes(described)}
     for round in (1, 2, 3):
         weights = WeightsContainer("r", round, learner.weights(), dict(learner.agents))
@@ -322,7 +322,7 @@ def test_shared_policies_learn_from_one_agent_of_each_environment_or_from_all() 
             *agent_classes(described), algorithm="ippo", agent_ids=True, group_batch=group_batch, state_size=4
         )
         made.network.recurrent = Recurrent(hidden_size=SIZE)
-        learner = RecurrentMultiPpo(made)
+        learner = MultiPpo(made)
         weights = WeightsContainer("r", 1, learner.weights(), dict(learner.agents))
         game = Game(env)
         tensors = game.rollout(

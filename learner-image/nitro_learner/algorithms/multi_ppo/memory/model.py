@@ -1,4 +1,4 @@
-"""IPPO and MAPPO whose policies and critics have a recurrent layer.
+"""Policies and critics with a recurrent layer.
 
 A sequence is what one agent did in one environment of a fragment. It is replayed from the memory that the
 policy had before its first step, which is part of the fragment. Gradients end there: this is backpropagation
@@ -16,15 +16,17 @@ from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
 from nitro_learner.algorithms.agents.stacked_adam import AdamState
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpoLearner
+from nitro_learner.algorithms.multi_ppo.memory.loss import CHUNK, gradient, mean_terms
+from nitro_learner.algorithms.multi_ppo.memory.network import RecurrentActorCritic
+from nitro_learner.algorithms.multi_ppo.memory.replay import CriticReplay
+from nitro_learner.algorithms.multi_ppo.memory.sequences import Sequences
+from nitro_learner.algorithms.multi_ppo.memory.surrogate import RecurrentSurrogate
+from nitro_learner.algorithms.multi_ppo.model import Choose, Model
+from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
+from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts
 from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
 from nitro_learner.algorithms.multi_ppo.training import train
 from nitro_learner.algorithms.multi_ppo.update import PolicyStep, Trained, Update
-from nitro_learner.algorithms.recurrent_ppo.loss import CHUNK, gradient, mean_terms
-from nitro_learner.algorithms.recurrent_ppo.network import RecurrentActorCritic
-from nitro_learner.algorithms.recurrent_ppo.replay import CriticReplay
-from nitro_learner.algorithms.recurrent_ppo.sequences import Sequences
-from nitro_learner.algorithms.recurrent_ppo.surrogate import RecurrentSurrogate
 from nitro_learner.data.batch import Fragment, on_device
 
 
@@ -45,43 +47,46 @@ class SequenceBatch:
         return self.sequences.rows
 
 
-class RecurrentMultiPpo(MultiPpoLearner[RecurrentActorCritic, SequenceBatch, Sequences]):
-    """IPPO and MAPPO with memories. See `SharingLearner` for the interface."""
+class Memory(Model[RecurrentActorCritic, SequenceBatch, Sequences]):
+    """See `Model`."""
 
-    def _network_of(self, one: AgentClass) -> RecurrentActorCritic:
-        return RecurrentActorCritic(*self._batches.input_sizes(one), self._team.network, one.action)
+    def network(self, one: AgentClass) -> RecurrentActorCritic:
+        return RecurrentActorCritic(*self.batches.input_sizes(one), self._team.network, one.action)
 
-    def _batch(self, policy: str, fragments: list[Fragment], round: int) -> SequenceBatch:
-        own, network = self._policies[policy], self._network(policy)
-        assert own.memories is not None, "the policy has a recurrent layer"
-        rollouts = self._rollouts(policy, fragments)
+    def batch(
+        self,
+        policy: AgentPolicy,
+        network: RecurrentActorCritic,
+        rollouts: PolicyRollouts,
+        fragments: Sequence[Fragment],
+        choose: Choose,
+    ) -> SequenceBatch:
+        assert policy.memories is not None, "the policy has a recurrent layer"
         agents, length, lanes = rollouts.agents, rollouts.length, rollouts.envs * rollouts.agents
-        before, ends = own.memories.before(fragments, lanes), rollouts.lives_end
+        before, ends = policy.memories.before(fragments, lanes), rollouts.lives_end
         replay = CriticReplay(
             network,
-            own.parameters,
+            policy.parameters,
             on_device(before, self._device),
             on_device(ends, self._device),
             rollouts.cut,
             agents,
         )
         # Shared policies learn from whole sequences too: one of their agents in each environment.
-        chosen = self._chosen(policy, rollouts.slots * rollouts.envs, round)
+        chosen = choose(rollouts.slots * rollouts.envs)
         lane = np.arange(rollouts.slots * lanes)
         if chosen is not None:
             lane = np.arange(len(chosen)) * agents + chosen
         # Rows of the rollouts are ordered by fragment, step and lane.
         first = lane // lanes * (length * lanes) + lane % lanes
-        samples, values = self._batches.samples(
-            own,
+        samples, values = self.batches.samples(
+            policy,
             network,
             rollouts,
             (first[:, None] + np.arange(length) * lanes).reshape(-1),
             replay,
-            gamma=self.settings.gamma,
-            gae_lambda=self.settings.gae_lambda,
         )
-        own.memories.keep(fragments, replay.after)
+        policy.memories.keep(fragments, replay.after)
         keep = np.ones((length, 1, len(lane), 1), np.float32)
         keep[1:, 0, :, 0] -= ends.reshape(-1, length)[lane, :-1].T
         memory, critic_memory = (
@@ -91,7 +96,7 @@ class RecurrentMultiPpo(MultiPpoLearner[RecurrentActorCritic, SequenceBatch, Seq
         sequences = Sequences(samples, length, on_device(keep, self._device), memory, critic_memory)
         return SequenceBatch(sequences, values, agents if chosen is None else 1)
 
-    def _train(
+    def train(
         self,
         network: RecurrentActorCritic,
         parameters: Tensor,
@@ -104,13 +109,13 @@ class RecurrentMultiPpo(MultiPpoLearner[RecurrentActorCritic, SequenceBatch, Seq
             adam,
             Sequences.together([batch.sequences for batch in batches]),
             update,
-            self.settings,
+            self.batches.settings,
             gradient=partial(gradient, network),
             mean_terms=partial(mean_terms, network),
             chunk=CHUNK,
         )
 
-    def _surrogate(
+    def surrogate(
         self,
         step: PolicyStep[RecurrentActorCritic],
         samples: Sequences,
@@ -118,7 +123,7 @@ class RecurrentMultiPpo(MultiPpoLearner[RecurrentActorCritic, SequenceBatch, Seq
     ) -> RecurrentSurrogate:
         return RecurrentSurrogate(step, samples, batch.agents)
 
-    def _distributions(
+    def distributions(
         self, network: RecurrentActorCritic, policy: Tensor, inputs: Tensor, available: Tensor | None
     ) -> Tensor:
         raise NotImplementedError(

@@ -1,1 +1,0 @@
-"""PPO, IPPO and MAPPO with a recurrent layer in policies and critics."""
