@@ -16,7 +16,7 @@ import smax_support
 from nitro_actor import wire
 from nitro_actor.agents.smax import programs
 from nitro_actor.agents.smax.engine import SmaxEngine
-from nitro_actor.config import EnvironmentConfigError
+from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.environment import Environment
 from nitro_actor.protocol.fragment import tensor_specs
 from nitro_actor.protocol.request import OPTIONAL_TENSORS

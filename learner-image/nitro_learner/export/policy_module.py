@@ -1,6 +1,6 @@
 """A trained policy as one PyTorch module: raw observations to actions, with everything between inside.
 
-It computes what `nitro_actor.policy` and `nitro_actor.agents.policies` compute in NumPy. It is written with
+It computes what `nitro_actor.policy` and `nitro_actor.stack` compute in NumPy. It is written with
 plain PyTorch operators, because torch.export follows those.
 """
 
