@@ -91,11 +91,11 @@ def rollout(
         if memories.named:
             memories.forget(done, {record.name: record.acted(t) for record in records}, step.died)
         if np.logical_or.reduce(done):
-            cut = np.flatnonzero(step.truncated & ~step.terminated)
-            for record in records:
-                record.cut(cut)
-            if states and len(cut):
-                states.cut(cut)
+            if len(cut := np.flatnonzero(step.truncated & ~step.terminated)):
+                for record in records:
+                    record.cut(cut)
+                if states:
+                    states.cut(cut)
             for index in np.flatnonzero(done):
                 returns.append(environment.returns[index].copy())
                 lengths.append(environment.lengths[index])

@@ -122,7 +122,7 @@ class Stack:
         """Write distributions [..., P]."""
         weight, bias = self._head
         width = weight.shape[-1]
-        np.add(features @ weight, bias, out=out[..., :width])
+        np.add(features @ weight, bias, out=out if width == self._parameters else out[..., :width])
         if self._value is not None:
             weight, bias = self._value
             out -= out.mean(axis=-1, keepdims=True)

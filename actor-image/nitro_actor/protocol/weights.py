@@ -25,7 +25,7 @@ class PolicyWeights:
 
     Attributes:
         network: its description; `nitro_actor.networks` says what the kinds need, and
-            `nitro_actor.stack` what policies of several agents may have besides.
+            `nitro_actor.policy` what it may have besides.
         tensors: parameters, and statistics that normalise observations, by name.
         observation_clip: limit of normalised observations, None for no limit.
     """
