@@ -193,9 +193,9 @@ class Environment:
         """
         require_wanted(self.over)
         if self._bounded:
-            actions = dict(actions) | {
-                name: space.bounded(actions[name]) for name, space in self._bounded.items()
-            }
+            actions = dict(actions)
+            for name, space in self._bounded.items():
+                actions[name] = space.bounded(actions[name])
         rewards, died, terminated, truncated = self._engine.step(actions)
         for name, returns in self._returns:
             returns += rewards[name]

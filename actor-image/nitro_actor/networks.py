@@ -61,12 +61,14 @@ class Mlp:
         return _layers(network, math.prod(shape))
 
     def __call__(self, observations: np.ndarray) -> Floats:
-        rows = observations.shape[: self._axes]
-        scratch = self._scratch
-        if scratch.key != rows:
+        shape, scratch = observations.shape, self._scratch
+        if scratch.key != shape:
+            rows = shape[: self._axes]
             buffers = [np.empty((*rows, bias.shape[-1]), np.float32) for _, bias in self._layers]
-            scratch.key, scratch.arrays = rows, buffers
-        features: Floats = observations.reshape(*rows, -1).astype(np.float32, copy=False)
+            scratch.key, scratch.arrays = shape, buffers
+        if len(shape) > self._axes + 1:
+            observations = observations.reshape(*shape[: self._axes], -1)
+        features: Floats = observations.astype(np.float32, copy=False)
         for (multiply, bias), buffer in zip(self._layers, scratch.arrays, strict=True):
             multiply(features, buffer)
             np.add(buffer, bias, out=buffer)

@@ -234,11 +234,8 @@ class _Record:
             self._alive[t] = self._now_alive
         if self._available is not None:
             self._available[t] = self._now_available
-        policies, available, distribution = (
-            self._policies,
-            self._available_to_lanes,
-            self._distribution_of_lanes[t],
-        )
+        policies, available = self._policies, self._available_to_lanes
+        distribution = self._distribution_of_lanes[t]
         policies.distribution(observations, available, distribution, self._memory)
         policies.sample(distribution, self._noise, t, available, self._actions_of_lanes[t])
         chosen: np.ndarray = self._actions[t]

@@ -65,46 +65,47 @@ class Stack:
 
     def __call__(self, observations: np.ndarray, out: Floats, memory: Floats | None) -> None:
         """Write the distribution of the stack's agents; the arguments hold those of all agents."""
+        if self._places is None:
+            inputs = self._normalised(observations) if self._normalise else observations
+            self._write(self._features(inputs, memory), out)
+            return
         scratch = self._scratch
         if scratch.key != observations.size:
-            scratch.key, scratch.arrays = observations.size, self._buffers(observations)
-        inputs, features, result = scratch.arrays
-        if self._places is not None:
-            rows = observations.reshape(-1, self._agents, *self._shape)[:, self._places]  # [E, p, k, D]
-            inputs[...] = rows.transpose(1, 0, 2, 3)
-            observations = inputs
+            scratch.key, scratch.arrays = observations.size, self._buffers(observations, self._places)
+        inputs, seen, result = scratch.arrays
+        rows = observations.reshape(-1, self._agents, *self._shape)[:, self._places]  # [E, p, k, D]
+        inputs[...] = rows.transpose(1, 0, 2, 3)
         if self._normalise:
-            np.subtract(observations, self._mean, out=inputs)
-            np.divide(inputs, self._scale, out=inputs)
-            np.minimum(inputs, self._clip, out=inputs)
-            np.maximum(inputs, -self._clip, out=inputs)
-        elif self._places is None:
-            features = observations
-        features = self._network(features)
-        if self._gru is not None:
-            assert memory is not None, "the policies have a memory"
-            features = self._remember(features, memory)
-        if self._places is None:
-            self._write(features, out)
-            return
-        self._write(features, result)
+            self._normalised(inputs, inputs)
+        self._write(self._features(seen, memory), result)
         p, count, k, _ = inputs.shape
         shown = result.reshape(p, count, k, -1).swapaxes(0, 1)
         out.reshape(count, self._agents, -1)[:, self._places] = shown
 
-    def _buffers(self, observations: np.ndarray) -> tuple[Floats, Floats, Floats | None]:
+    def _buffers(self, observations: np.ndarray, places: np.ndarray) -> tuple[Floats, Floats, Floats]:
         """Normalised observations f32 [p, E, k, D]; what the network sees f32 [p, E k, D + ids], of which
-        they are a view; and distributions f32 [p, E k, P]. Of one agent: the first two are one array."""
-        if self._places is None:
-            inputs = np.empty(observations.shape, np.float32)
-            return inputs, inputs, None
-        (p, k), (size,) = self._places.shape, self._shape
+        they are a view; and distributions f32 [p, E k, P]."""
+        (p, k), (size,) = places.shape, self._shape
         count = observations.size // (self._agents * size)
         whole = np.zeros((p, count, k, size + self._ids), np.float32)
         if self._ids:
-            whole[..., size:] = np.eye(self._ids, dtype=np.float32)[self._places][:, None]
+            whole[..., size:] = np.eye(self._ids, dtype=np.float32)[places][:, None]
         result = np.empty((p, count * k, self._parameters), np.float32)
         return whole[..., :size], whole.reshape(p, count * k, -1), result
+
+    def _normalised(self, observations: np.ndarray, out: Floats | None = None) -> Floats:
+        result: Floats = np.subtract(observations, self._mean, out=out)
+        np.divide(result, self._scale, out=result)
+        np.minimum(result, self._clip, out=result)
+        np.maximum(result, -self._clip, out=result)
+        return result
+
+    def _features(self, inputs: Floats, memory: Floats | None) -> Floats:
+        features = self._network(inputs)
+        if self._gru is None:
+            return features
+        assert memory is not None, "the policies have a memory"
+        return self._remember(features, memory)
 
     def _remember(self, features: Floats, memory: Floats) -> Floats:
         """Take the features into the agents' memories, and return what the layer makes of them."""
