@@ -152,7 +152,7 @@ async def test_a_function_that_the_operator_still_makes_is_waited_for(
         aws.functions["made-later"] = aws.functions.pop(NAME)
         backend = LambdaBackend(settings(url), "Hopper-v5", envs=2, limit=1, created_elsewhere=True)
         aws.on_refusal = lambda: aws.functions.update({NAME: aws.functions["made-later"]})
-        assert (await backend.start())["id"] == "Hopper-v5"
+        assert (await backend.start()).id == "Hopper-v5"
         assert aws.refused[0] == "ResourceNotFoundException"
         await backend.close()
 
@@ -240,7 +240,7 @@ async def test_an_invocation_at_the_start_whose_answer_is_lost_is_paid_for(
     async with front() as (aws, url):
         backend = LambdaBackend(settings(url), "Hopper-v5", envs=2, limit=1)
         aws.faults.script = ["lost"]
-        assert (await backend.start())["id"] == "Hopper-v5"
+        assert (await backend.start()).id == "Hopper-v5"
         guess, reported = backend.take_bills()
         assert guess >= aws.bills[0].billed_ms / 1e3
         assert reported == aws.bills[1].billed_ms / 1e3
@@ -281,7 +281,7 @@ async def test_one_endpoint_serves_the_function_that_was_made_there(monkeypatch:
             backend = LambdaBackend(
                 settings(url, functionName="made", memoryMiB=512), "Hopper-v5", envs=2, limit=1
             )
-            assert (await backend.start())["id"] == "Hopper-v5"
+            assert (await backend.start()).id == "Hopper-v5"
             assert [bill.memory_mib for bill in aws.bills] == [512]
             await backend.close()
     finally:

@@ -12,8 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from actor_support import container, request
-from actor_support import lone_environment as environment
+from actor_support import container, environment, request
 from nitro_actor import wire
 from nitro_actor.actor import Actor
 from nitro_actor.answers import failure, work
@@ -213,7 +212,7 @@ def test_ctrl_c_is_not_taken_for_an_error_of_the_environment(monkeypatch: pytest
     env = environment("raising", 1, "test_long_errors:Raising", what="interrupt")
     env.reset([0])
     with pytest.raises(KeyboardInterrupt):
-        env.step(np.zeros(1, np.int64))
+        env.step({"agent": np.zeros((1, 1), np.int64)})
 
 
 @pytest.mark.usefixtures("usual_ctrl_c")

@@ -30,7 +30,7 @@ from nitro_learner.algorithms.base import UpdateResult, check_network
 from nitro_learner.algorithms.multi_ppo.batch import chosen_agents
 from nitro_learner.algorithms.multi_ppo.feed_forward import FeedForward
 from nitro_learner.algorithms.multi_ppo.memories import CriticMemories
-from nitro_learner.algorithms.multi_ppo.memory.model import Memory
+from nitro_learner.algorithms.multi_ppo.memory.model import RecurrentModel
 from nitro_learner.algorithms.multi_ppo.model import Model
 from nitro_learner.algorithms.multi_ppo.network import PoliciesWithCritics, StackedShape
 from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
@@ -61,7 +61,7 @@ class MultiPpo:
         Raises:
             TypeError: the settings are not PPO's.
         """
-        model: type[Model[Any, Any, Any]] = Memory if team.network.recurrent else FeedForward
+        model: type[Model[Any, Any, Any]] = RecurrentModel if team.network.recurrent else FeedForward
         self._model = model(team, device)
         self._team, self.settings, self._device = team, self._model.batches.settings, device
         self._networks: dict[str, PoliciesWithCritics[StackedShape]] = {

@@ -80,7 +80,7 @@ def test_frame_stacks_equal_those_that_the_policy_saw(stack: int) -> None:
         whole = restack(tensors)
         assert "earlier_observations" not in whole
         np.testing.assert_array_equal(whole["observations"], np.stack(policy.seen))
-        np.testing.assert_array_equal(whole["last_observations"], env.observations)
+        np.testing.assert_array_equal(whole["last_observations"], env.observations[AGENT])
         assert tensors["observations"].nbytes * stack == whole["observations"].nbytes
         # The true last observation of a cut episode: what the policy saw, moved on by the final frame.
         cuts = np.argwhere(tensors["truncated"] & ~tensors["terminated"])

@@ -47,7 +47,7 @@ class SequenceBatch:
         return self.sequences.rows
 
 
-class Memory(Model[RecurrentActorCritic, SequenceBatch, Sequences]):
+class RecurrentModel(Model[RecurrentActorCritic, SequenceBatch, Sequences]):
     """See `Model`."""
 
     def network(self, one: AgentClass) -> RecurrentActorCritic:
