@@ -33,7 +33,7 @@ sys.exit(main())
 """
 HEAVY = ("torch", "numpy", "pydantic", "nitro_api", "yaml", "redis", "aiohttp", "matplotlib")
 UNNEEDED = (
-    *("tensorboard", "google.protobuf", "scipy", "gymnasium", "mujoco", "kubernetes", "boto3", "botocore"),
+    *("tensorboard", "scipy", "gymnasium", "mujoco", "kubernetes", "boto3", "botocore"),
     *("torch._dynamo", "torch._inductor", "torch.onnx", "torch.utils.tensorboard", "onnx", "sympy", "ray"),
     *("mlflow", "wandb", "optuna", "pandas", "av"),
 )
