@@ -4,7 +4,6 @@ played, exported and served. The environment ends the run where a forbidden acti
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import torch
 import nitro_learner as nitro
 from masked_environments import Doors
 from nitro_learner.api.exported import write_exported
-from nitro_learner.checkpoints.store import load, pack, write
+from nitro_learner.checkpoints.store import load, pack
 from nitro_learner.export.networks import as_onnx, as_torch
 from nitro_learner.studies.playing import play
 from serve_support import ask, served
@@ -175,23 +174,3 @@ def test_nothing_allowed_ends_the_run_in_a_sentence(tmp_path: Path) -> None:
     done = command("train", write_job(tmp_path, **source), "--run-dir", tmp_path / "run")
     assert done.returncode != 0
     assert "the action_mask forbids every action; allow at least one" in done.stderr
-
-
-def test_a_run_whose_policy_saw_the_mask_cannot_go_on(tmp_path: Path, run: Path) -> None:
-    """As a release without masks has left it: the observation was all ten numbers."""
-    old = tmp_path / "run"
-    shutil.copytree(run, old)
-    file = old / "checkpoints" / f"round-{ROUNDS:06d}.safetensors"
-    state = load(file).state
-    environment = state["played"]["environment"]
-    environment["observation"] = {**environment["observation"], "shape": [10], "frame": [10]}
-    del environment["action"]["masked"]
-    write(file, ROUNDS, state)
-    for arguments in (
-        ("train", "--resume", old, "--set", f"spec.stop.rounds={ROUNDS + 1}"),
-        ("evaluate", old, "--episodes", "1"),
-    ):
-        done = command(*arguments)
-        assert done.returncode != 0
-        assert "Its policy saw the mask as a part of [10] numbers, of which [5] are left" in done.stderr
-        assert "Traceback" not in done.stderr
