@@ -18,11 +18,13 @@ import yaml
 import former_release
 from apiserver import CRD_FILE, ApiServer
 from cluster_support import Cluster
-from operator_support import OperatorProcess, eventually, install_knative, job
+from operator_support import JOB, OperatorProcess, eventually, install_knative, job
 
 ROOT = Path(__file__).parents[2]
 LASTING = ("job", "pod", "secret", "pvc", "service", "serviceaccount", "services.serving.knative.dev")
 REVISIONS = "revisions.serving.knative.dev"
+FOLLOWING = {**JOB["spec"]["scaling"], "hold": 0}
+"""Actors follow the requests at once."""
 
 Change = Callable[[str], OperatorProcess]
 
@@ -123,7 +125,7 @@ def assert_untouched(
 def test_an_upgrade_and_a_rollback_touch_no_job(apiserver: ApiServer, namespace: str, change: Change) -> None:
     cluster = Cluster(apiserver, namespace)
     change("old")
-    cluster.apply(*(job(name) for name in ("first", "second", "paused")))
+    cluster.apply(*(job(name, scaling=FOLLOWING) for name in ("first", "second", "paused")))
     for number, name in enumerate(("first", "second", "paused")):
         run(cluster, name, round=3, actors=5 + number)
     stop(cluster, "paused")

@@ -188,7 +188,7 @@ def _open(path: Path, spec: JobSpec, beta: float) -> ScalingAgent:
     agent = ScalingAgent.load(path)
     before = agent.task | {"minActors": agent.fewest, "maxActors": agent.most, "seed": agent.seed}
     now = task | range_ | {"seed": spec.seed}
-    before |= {f"spec.{name}": value for name, value in before.pop(_JOB).items()}
+    before |= {f"spec.{name}": value for name, value in before.pop(_JOB, {}).items()}
     now |= {f"spec.{name}": value for name, value in fields.items()}
     differing = [name for name in {**now, **before} if before.get(name) != now.get(name)]
     if differing:

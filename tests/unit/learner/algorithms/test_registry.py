@@ -48,7 +48,6 @@ RECORD = AlgorithmRecord(
             cel="!has(self.hyperparameters) || !has(self.hyperparameters.exploration) "
             "|| self.hyperparameters.exploration < 1.0",
             sentence="must be below 1; lower it",
-            holds=lambda algorithm: (algorithm.hyperparameters.exploration or 0) < 1,
         ),
     ),
 )

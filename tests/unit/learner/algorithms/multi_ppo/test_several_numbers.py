@@ -77,7 +77,7 @@ def test_the_best_returns_are_found(kind: str, name: str) -> None:
         assert Detector(Scaling(), 0, 64).measure(result.surrogate, 25).ratio is not None
 
     policy = TrainedPolicy(policies.played(described), 25, seed=0)
-    rows = {agent: environment.observations["a"][:, i] for i, agent in enumerate(policy.agents)}
+    rows = {agent: environment.frames["a"][:, i] for i, agent in enumerate(policy.agents)}
     for deterministic in (True, False):
         for actions in policy.act(rows, deterministic=deterministic).values():
             space = environment._engine._games[0].environment.action_space("a_0")  # type: ignore[attr-defined]
