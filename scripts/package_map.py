@@ -1,7 +1,7 @@
 """The map of the packages in docs/development.md: `python scripts/package_map.py PAGE`.
 
-A room is a module or a folder directly in a package. The map is made from the import graph, the layers in
-pyproject.toml, and the first sentence of each room's docstring.
+A part is a module or a folder directly in a package. The map is made from the import graph, the layers in
+pyproject.toml, and the first sentence of each part's docstring.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PACKAGES = {
 _ROOT = Path(__file__).parents[1]
 
 Arrows = Mapping[str, frozenset[str]]
-"""Room -> the rooms that it imports."""
+"""Part -> the parts that it imports."""
 
 
 @cache
@@ -38,14 +38,14 @@ def import_graph() -> grimp.ImportGraph:
 
 
 def arrows(package: str) -> Arrows:
-    """The rooms of a package and the imports between them."""
+    """The parts of a package and the imports between them."""
     graph = import_graph()
-    rooms: dict[str, set[str]] = {_room(module): set() for module in graph.find_children(package)}
+    parts: dict[str, set[str]] = {_part(module): set() for module in graph.find_children(package)}
     for module in sorted(graph.find_descendants(package)):
         for imported in graph.find_modules_directly_imported_by(module):
-            if imported.startswith(f"{package}.") and _room(imported) != _room(module):
-                rooms[_room(module)].add(_room(imported))
-    return {room: frozenset(imported) for room, imported in sorted(rooms.items())}
+            if imported.startswith(f"{package}.") and _part(imported) != _part(module):
+                parts[_part(module)].add(_part(imported))
+    return {part: frozenset(imported) for part, imported in sorted(parts.items())}
 
 
 def in_page(page: str) -> str:
@@ -61,66 +61,66 @@ def in_page(page: str) -> str:
 
 
 def render(package: str) -> str:
-    """A Mermaid diagram and a table of the rooms, from the top to the bottom."""
+    """A Mermaid diagram and a table of the parts, from the top to the bottom."""
     drawn = without_shortcuts(_without_programs(arrows(package)))
     order = _from_top_to_bottom(package, drawn)
     lines = [
-        f"    {room} --> {' & '.join(sorted(drawn[room], key=order.index))}" for room in order if drawn[room]
+        f"    {part} --> {' & '.join(sorted(drawn[part], key=order.index))}" for part in order if drawn[part]
     ]
     alone = [
-        f"    {room}" for room in order if not drawn[room] and not any(room in low for low in drawn.values())
+        f"    {part}" for part in order if not drawn[part] and not any(part in low for low in drawn.values())
     ]
-    rows = [f"| `{room}` | {_purpose(package, room)} |" for room in order]
+    rows = [f"| `{part}` | {_purpose(package, part)} |" for part in order]
     picture = ["```mermaid", "flowchart TD", *lines, *alone, "```"]
-    return "\n".join([*picture, "", "| room | what it holds |", "|---|---|", *rows]) + "\n"
+    return "\n".join([*picture, "", "| part | what it holds |", "|---|---|", *rows]) + "\n"
 
 
-def without_shortcuts(rooms: Arrows) -> Arrows:
+def without_shortcuts(parts: Arrows) -> Arrows:
     """The arrows that do not follow from others: `a -> c` is left out where `a -> b -> c` exists."""
 
     @cache
-    def below(room: str) -> frozenset[str]:
-        return rooms[room].union(*(below(low) for low in rooms[room]))
+    def below(part: str) -> frozenset[str]:
+        return parts[part].union(*(below(low) for low in parts[part]))
 
     return {
-        room: frozenset(low for low in lows if not any(low in below(other) for other in lows))
-        for room, lows in rooms.items()
+        part: frozenset(low for low in lows if not any(low in below(other) for other in lows))
+        for part, lows in parts.items()
     }
 
 
-def _without_programs(rooms: Arrows) -> Arrows:
-    return {room: lows for room, lows in rooms.items() if not room.startswith("__")}
+def _without_programs(parts: Arrows) -> Arrows:
+    return {part: lows for part, lows in parts.items() if not part.startswith("__")}
 
 
-def _room(module: str) -> str:
+def _part(module: str) -> str:
     return module.split(".")[1]
 
 
-def _from_top_to_bottom(package: str, rooms: Arrows) -> list[str]:
+def _from_top_to_bottom(package: str, parts: Arrows) -> list[str]:
     """The order of the package's layers contract; without a contract, importers before what they import."""
     contracts = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
     for contract in contracts:
         if contract.get("containers") == [package]:
-            listed = [room.strip() for layer in contract["layers"] for room in layer.split("|")]
-            return [room for room in listed if room in rooms]
-    return _sorted_by_imports(rooms)
+            listed = [part.strip() for layer in contract["layers"] for part in layer.split("|")]
+            return [part for part in listed if part in parts]
+    return _sorted_by_imports(parts)
 
 
-def _sorted_by_imports(rooms: Arrows) -> list[str]:
-    sorter = TopologicalSorter(rooms)
+def _sorted_by_imports(parts: Arrows) -> list[str]:
+    sorter = TopologicalSorter(parts)
     sorter.prepare()
     floors: list[Iterable[str]] = []
     while sorter.is_active():
         floors.append(sorted(sorter.get_ready()))
         sorter.done(*floors[-1])
-    return [room for floor in reversed(floors) for room in floor]
+    return [part for floor in reversed(floors) for part in floor]
 
 
-def _purpose(package: str, room: str) -> str:
-    """The first sentence of the room's docstring."""
-    source = _ROOT / PACKAGES[package] / package / room
+def _purpose(package: str, part: str) -> str:
+    """The first sentence of the part's docstring."""
+    source = _ROOT / PACKAGES[package] / package / part
     path = source / "__init__.py" if source.is_dir() else source.with_suffix(".py")
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return re.split(r"(?<=\.)\s", " ".join(docstring.split()), maxsplit=1)[0].rstrip(".")

@@ -23,8 +23,8 @@ def test_the_maps_of_the_page_are_current() -> None:
 @pytest.mark.parametrize("package", package_map.PACKAGES)
 def test_every_room_of_a_package_is_described_on_the_page(package: str) -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for room in package_map.arrows(package):
-        assert room.startswith("__") or f"| `{room}` | " in page, room
+    for part in package_map.arrows(package):
+        assert part.startswith("__") or f"| `{part}` | " in page, part
 
 
 def test_a_page_without_the_markers_of_a_map_is_refused() -> None:
@@ -35,18 +35,18 @@ def test_a_page_without_the_markers_of_a_map_is_refused() -> None:
 
 def test_an_arrow_that_follows_from_others_is_not_drawn() -> None:
     low: frozenset[str] = frozenset()
-    rooms = {"a": frozenset("bcd"), "b": frozenset("c"), "c": low, "d": low}
-    assert package_map.without_shortcuts(rooms) == {**rooms, "a": frozenset("bd")}
+    parts = {"a": frozenset("bcd"), "b": frozenset("c"), "c": low, "d": low}
+    assert package_map.without_shortcuts(parts) == {**parts, "a": frozenset("bd")}
 
 
-def test_the_learner_has_few_rooms_and_few_imports_between_them() -> None:
-    rooms = package_map.arrows("nitro_learner")
-    assert len(rooms) <= 22
-    assert sum(len(imported) for imported in rooms.values()) <= 84
+def test_the_learner_has_few_parts_and_few_imports_between_them() -> None:
+    parts = package_map.arrows("nitro_learner")
+    assert len(parts) <= 20
+    assert sum(len(imported) for imported in parts.values()) <= 60
 
 
 @pytest.mark.parametrize("package", package_map.PACKAGES)
-def test_no_package_has_a_circle_of_rooms_or_of_modules(package: str) -> None:
+def test_no_package_has_a_circle_of_parts_or_of_modules(package: str) -> None:
     graph = package_map.import_graph()
     modules = {
         module: graph.find_modules_directly_imported_by(module) for module in graph.find_descendants(package)
