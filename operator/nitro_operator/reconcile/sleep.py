@@ -142,13 +142,13 @@ class Sleeping:
         await self._replace(run, found.replace, "their nodes have had no room for their CPU")
 
     async def before(self, run: ReconcileContext, view: JobView, actors: int) -> None:
-        """Before the number of pods shrinks while some of them work: have those go that do not."""
+        """Before the number of pods shrinks: have those go first that sleep, then the last to get work. The
+        next round may begin before the ReplicaSet has chosen."""
         deployment, memory, cpu = run.deployment, run.memory.sleep, _cpu(run)
         if deployment is None or cpu is None:
             return
         held, left = deployment.held(run.observed), math.ceil(actors / view.spec.actor.per_pod)
-        need = memory.clock.need(view.spec.actor.per_pod, run.now)
-        if not 0 < actors < held or need is None or not 0 < need.now < held:
+        if not 0 < actors < held or memory.clock.need(view.spec.actor.per_pod, run.now) is None:
             return
         pods = [pod for pod in await self._own(run) if not terminating(pod)]
         going = first_to_go(PodPhases.of(pods, amount_of(cpu)), memory.order, len(pods), left)
