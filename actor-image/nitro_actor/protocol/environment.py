@@ -1,4 +1,4 @@
-"""The EnvironmentSpec: what an actor tells of its environment, as a learner reads it."""
+"""An actor's answer to GET /v1/spec, the EnvironmentSpec, as a learner reads it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nitro_actor.protocol.agents import AgentClass, agent_classes, state_size
 
 @dataclass(frozen=True)
 class DescribedEnvironment:
-    """The environment of an actor, by its answer to GET /v1/spec: the EnvironmentSpec, read once.
+    """The environment of an actor, read once from its answer to GET /v1/spec.
 
     Attributes:
         id: the environment's name.
@@ -24,7 +24,7 @@ class DescribedEnvironment:
         stateful_wrappers: gymnasium's wrappers whose state goes on from episode to episode, by their names.
         evaluation_kwargs: whether actors play evaluations with kwargs of their own.
         envs: copies that an actor has, where it tells it; only Lambda functions do.
-        json: the rest of the answer and all of the above, as checkpoints keep it.
+        json: the whole answer but `envs`, as checkpoints keep it.
     """
 
     id: str

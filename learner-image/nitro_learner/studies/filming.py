@@ -18,8 +18,6 @@ from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env
 from nitro_actor.policy import ClassPolicies, Policies
 from nitro_actor.protocol.agents import AGENT
-from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_actor.protocol.weights import WeightsContainer
 from nitro_actor.rollout import best_actions
 from nitro_actor.stacking import join
 from nitro_api import JobSpec
@@ -57,11 +55,9 @@ def film(
     """
     seed = evaluation_seed(spec.seed, checkpoint.round, LATER_SLOT)
     environment = make_env(config_of(spec, 1))
-    policies = policies_of(spec, checkpoint, DescribedEnvironment.from_json(environment.spec.to_json()))
     with contextlib.ExitStack() as stack:
         stack.callback(environment.close)
-        container = WeightsContainer("", policies.version, policies.weights(), policies.agents)
-        playing = Policies(container, environment.spec.classes)
+        playing = policies_of(spec, checkpoint, environment)
         if environment.spec.several:
             team = environment
             if team.picture(0) is None:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor.config import EnvironmentConfig
+from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import DescribedEnvironment
@@ -19,7 +20,6 @@ from nitro_actor.protocol.weights import WeightsContainer
 from nitro_actor.rollout import evaluate
 from nitro_api import JobSpec
 from nitro_learner.algorithms import registry
-from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.checkpoints.store import Checkpoint
 from nitro_learner.sampling.evaluation import MAX_STEPS
 from nitro_learner.sampling.plans import sums_of_classes
@@ -65,18 +65,15 @@ def play(spec: JobSpec, checkpoint: Checkpoint, episodes: int) -> Played:
     """
     environment = make_env(config_of(spec, min(episodes, spec.environment.envs_per_actor)))
     try:
-        described = DescribedEnvironment.from_json(environment.spec.to_json())
-        policies = policies_of(spec, checkpoint, described)
-        container = WeightsContainer("", policies.version, policies.weights(), policies.agents)
-        playing = Policies(container, environment.spec.classes)
+        policies = policies_of(spec, checkpoint, environment)
         seed = evaluation_seed(spec.seed, checkpoint.round, LATER_SLOT)
-        tensors = evaluate(environment, playing, seed=seed, episodes=episodes, max_steps=MAX_STEPS)
+        tensors = evaluate(environment, policies, seed=seed, episodes=episodes, max_steps=MAX_STEPS)
     finally:
         environment.close()
-    returns = tensors["episode_returns"]
-    means = dict(zip(described.agents, returns.mean(axis=0).tolist(), strict=True))
+    returns, played = tensors["episode_returns"], environment.spec
+    means = dict(zip(played.agents, returns.mean(axis=0).tolist(), strict=True))
     return Played(
-        returns.sum(axis=1), tensors["episode_lengths"], means, sums_of_classes(means, described.classes)
+        returns.sum(axis=1), tensors["episode_lengths"], means, sums_of_classes(means, played.classes)
     )
 
 
@@ -84,7 +81,9 @@ def config_of(spec: JobSpec, count: int) -> EnvironmentConfig:
     return EnvironmentConfig.from_json(json.dumps(spec.environment.to_actor() | {"envs": count}))
 
 
-def policies_of(spec: JobSpec, checkpoint: Checkpoint, environment: DescribedEnvironment) -> PolicySet:
-    policies = registry.make_policies(spec, environment)
-    policies.load_state_dict(checkpoint.state["policies"])
-    return policies
+def policies_of(spec: JobSpec, checkpoint: Checkpoint, environment: Environment) -> Policies:
+    """The policies of a checkpoint, as an actor plays them in this environment."""
+    learned = registry.make_policies(spec, DescribedEnvironment.from_json(environment.spec.to_json()))
+    learned.load_state_dict(checkpoint.state["policies"])
+    container = WeightsContainer("", learned.version, learned.weights(), learned.agents)
+    return Policies(container, environment.spec.classes)
