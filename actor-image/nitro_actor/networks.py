@@ -66,7 +66,7 @@ class Mlp:
             rows = shape[: self._axes]
             buffers = [np.empty((*rows, bias.shape[-1]), np.float32) for _, bias in self._layers]
             scratch.key, scratch.arrays = shape, buffers
-        if len(shape) > self._axes + 1:
+        if len(shape) != self._axes + 1:  # single numbers, or frames
             observations = observations.reshape(*shape[: self._axes], -1)
         features: Floats = observations.astype(np.float32, copy=False)
         for (multiply, bias), buffer in zip(self._layers, scratch.arrays, strict=True):
