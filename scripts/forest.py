@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from nitro_learner.views.plot_style import COLOURS, INK, MUTED, picture
+from nitro_learner.run.views.plot_style import COLOURS, INK, MUTED, picture
 
 RESULTS = Path(__file__).parents[1] / "experiments" / "results"
 ASKED = (

@@ -12,8 +12,8 @@ from typing import Any
 from prometheus_client import REGISTRY, CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
+from nitro_learner.deployment.serving.metrics import ServingMetrics
 from nitro_learner.run.metrics import LearnerMetrics
-from nitro_learner.serving.metrics import ServingMetrics
 from nitro_learner.training.round_report import COLUMNS, PolicyReport, RoundCounters, RoundReport
 from nitro_operator import metrics as operator_metrics
 from nitro_operator.kube.kinds import JobKey, Object

@@ -42,8 +42,8 @@ from own_namespace import own_namespace
 from pod_history import PodHistory
 
 from nitro_api.costs.pod_prices import AUTOPILOT
-from nitro_learner.views.pod_bars import draw_lives
-from nitro_learner.views.pod_lives import STATES, vcpu_seconds
+from nitro_learner.run.views.pod_bars import draw_lives
+from nitro_learner.run.views.pod_lives import STATES, vcpu_seconds
 
 NAME = "bench"
 CODE = "environment"

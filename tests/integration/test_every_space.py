@@ -19,9 +19,9 @@ from nitro_learner.api import training
 from nitro_learner.api.exported import write_exported
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.checkpoints.store import CheckpointStore, pack
-from nitro_learner.export.hub import as_hub
-from nitro_learner.export.networks import as_torch
-from nitro_learner.serving.app import make_app
+from nitro_learner.deployment.export.hub import as_hub
+from nitro_learner.deployment.export.networks import as_torch
+from nitro_learner.deployment.serving.app import make_app
 from nitro_learner.studies.playing import play
 from space_environments import ACTIONS, LENGTH, OBSERVATIONS, drawn
 from train_support import job

@@ -28,8 +28,8 @@ from nitro_actor.policy import Policies
 from nitro_api.costs.amounts import dollars
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.checkpoints.store import CheckpointError
-from nitro_learner.export import hub
-from nitro_learner.export.networks import as_onnx, as_torch
+from nitro_learner.deployment.export import hub
+from nitro_learner.deployment.export.networks import as_onnx, as_torch
 from nitro_learner.run.rundir import RunDir
 from train_support import job as small_job
 from train_support import nitro as command

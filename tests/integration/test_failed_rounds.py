@@ -16,10 +16,10 @@ from nitro_learner.checkpoints.store import CheckpointStore, load
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import open_run
 from nitro_learner.run.session import train
+from nitro_learner.run.views.plot import draw
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import EvaluationPlan, EvaluationResult
 from nitro_learner.training.failures import TrainingFailed
-from nitro_learner.views.plot import draw
 from train_support import job
 
 SPEC: dict[str, Any] = {

@@ -74,7 +74,7 @@ async def test_environment_that_always_raises_fails_the_round_with_its_words(
 ) -> None:
     (tmp_path / "raising.py").write_text(RAISING)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr("nitro_learner.tasks.group._BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("nitro_learner.backends.tasks.group._BACKOFF_SECONDS", 0.01)
     environment = {"id": "Raising-v0", "entryPoint": "raising:Raising", "rolloutLength": 8, "envsPerActor": 1}
     async with local_round(spec(1, environment)) as (_, _, work):
         with pytest.raises(RoundFailed, match="the robot fell apart"):
@@ -185,7 +185,7 @@ async def test_dispatcher_asks_an_actor_again_that_stored_something_wrong(
 async def test_round_fails_when_actors_only_ever_store_something_wrong(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nitro_learner.tasks.group._BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("nitro_learner.backends.tasks.group._BACKOFF_SECONDS", 0.01)
     cluster.actor.default = pushing(WRONG["not_finite"])
     with pytest.raises(RoundFailed, match="holds NaN or infinity"):
         await cluster.sample()

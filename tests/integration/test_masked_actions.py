@@ -16,7 +16,7 @@ import nitro_learner as nitro
 from masked_environments import Doors
 from nitro_learner.api.exported import write_exported
 from nitro_learner.checkpoints.store import load, pack
-from nitro_learner.export.networks import as_onnx, as_torch
+from nitro_learner.deployment.export.networks import as_onnx, as_torch
 from nitro_learner.studies.playing import play
 from serve_support import ask, served
 from train_support import job, write_job

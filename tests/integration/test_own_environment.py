@@ -244,7 +244,7 @@ async def test_a_process_killed_from_outside_is_not_the_environments_fault(
 ) -> None:
     (tmp_path / "mine.py").write_text(SOURCE.replace("os._exit(3)", "os.kill(os.getpid(), signal.SIGKILL)"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr("nitro_learner.tasks.group.MAX_TRIES", 1)
+    monkeypatch.setattr("nitro_learner.backends.tasks.group.MAX_TRIES", 1)
     async with local_round(spec(1, own(fault="exit"))) as (_, _, work):
         with pytest.raises(RoundFailed, match=r"ended by signal SIGKILL.*memory ran out") as failed:
             await sample(work, 1, steps=16)

@@ -17,7 +17,7 @@ from actor_support import Alone, Game, action_of
 from nitro_actor.policy import Policies
 from nitro_actor.rollout import best_actions
 from nitro_learner.checkpoints.store import load, pack
-from nitro_learner.export.networks import as_onnx, as_torch
+from nitro_learner.deployment.export.networks import as_onnx, as_torch
 from serve_support import ask, served
 from train_support import nitro as command
 from train_support import rows_of, write_job

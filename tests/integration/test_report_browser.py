@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from browser_support import Browser, Look, browser
-from nitro_learner.views.run_report import of_run
+from nitro_learner.run.views.run_report import of_run
 from report_support import JOB, run_folder
 
 PHONE, DESK = 390, 1280

@@ -13,7 +13,7 @@ import torch
 import nitro_learner as nitro
 from nitro_learner.api.exported import write_exported
 from nitro_learner.checkpoints.store import load
-from nitro_learner.export.networks import as_onnx, as_torch
+from nitro_learner.deployment.export.networks import as_onnx, as_torch
 from nitro_learner.studies.playing import play
 from scaled_environments import HIGH, LOW, Wide
 from serve_support import ask, served

@@ -17,9 +17,9 @@ from nitro_learner.cli.exits import ABORTED, INTERRUPTED
 from nitro_learner.run import session
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import open_run
+from nitro_learner.run.views.plot import draw
 from nitro_learner.training.failures import TrainingFailed
 from nitro_learner.training.round_report import COLUMNS
-from nitro_learner.views.plot import draw
 from train_support import LOADING, job, nitro, rows_of, start, wait_for_rows, write_job
 
 

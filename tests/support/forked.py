@@ -25,7 +25,7 @@ _PRELOADED = [
     "nitro_learner.cli.train",
     "nitro_learner.run.metrics",
     "nitro_learner.run.session",
-    "nitro_learner.views.plot",
+    "nitro_learner.run.views.plot",
 ]
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(_PRELOADED)

@@ -81,8 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     from nitro_experiments.quality import detection
     from nitro_learner.run import logs
     from nitro_learner.run.rundir import RunDirError
+    from nitro_learner.run.views.markdown_sections import parts, replace
     from nitro_learner.training.failures import TrainingFailed, as_training_failure
-    from nitro_learner.views.markdown_sections import parts, replace
 
     interrupts.orderly()
     logs.configure(structured=False)

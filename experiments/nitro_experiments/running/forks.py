@@ -30,8 +30,8 @@ _PRELOADED = (
     "nitro_learner.cli.train",
     "nitro_learner.run.metrics",
     "nitro_learner.run.session",
-    "nitro_learner.views.plot",
-    "nitro_learner.views.table",
+    "nitro_learner.run.views.plot",
+    "nitro_learner.run.views.table",
 )
 _COMMAND_BYTES = 2**16
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from nitro_experiments.planning.search_spec import Parameter
 from nitro_experiments.search.study import Trial
-from nitro_learner.views.plot_style import COLOURS, MUTED, picture
+from nitro_learner.run.views.plot_style import COLOURS, MUTED, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

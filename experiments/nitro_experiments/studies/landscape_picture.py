@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nitro_experiments.studies.landscape import Floats, Landscape
-from nitro_learner.views.plot_style import INK, MUTED, picture
+from nitro_learner.run.views.plot_style import INK, MUTED, picture
 
 _UP, _DOWN = "along $\\lambda_{max}$", "along $\\lambda_{min}$"
 

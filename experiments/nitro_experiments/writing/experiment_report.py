@@ -29,8 +29,8 @@ from nitro_experiments.writing import (
 from nitro_experiments.writing.cells import SEEDS_FOR_A_VERDICT, Difference
 from nitro_experiments.writing.figures import TITLES, draw_metric, draw_overview
 from nitro_learner.run.rundir import RunDir, RunDirError
-from nitro_learner.views import markdown_page
-from nitro_learner.views.markdown_sections import parts, replace
+from nitro_learner.run.views import markdown_page
+from nitro_learner.run.views.markdown_sections import parts, replace
 
 _Priced = Sequence[tuple[PriceList, Sequence[Results]]]
 """Price lists with the results that have their modelled costs."""

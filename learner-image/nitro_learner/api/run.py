@@ -83,6 +83,6 @@ class Run:
         Raises:
             ValueError: there is no such axis, or `out` has another suffix.
         """
-        from nitro_learner.views.plot import draw
+        from nitro_learner.run.views.plot import draw
 
         return draw([self.path], Path(out) if out else self._folder.plot, x)

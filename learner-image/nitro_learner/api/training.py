@@ -20,12 +20,12 @@ from nitro_learner.run.runs import OpenRun, open_run
 from nitro_learner.run.session import Aborted
 from nitro_learner.run.session import train as train_session
 from nitro_learner.run.source import Start
+from nitro_learner.run.views import plot
 from nitro_learner.studies.resolved_job import BEGUN_HERE, backend_overrides, resolved_job
 from nitro_learner.training.failures import TrainingFailed
 from nitro_learner.training.round_report import Listener, RoundReport
 from nitro_learner.training.stop import StopReason
 from nitro_learner.training.trainer import Trainer
-from nitro_learner.views import plot
 
 if TYPE_CHECKING:
     from nitro_learner.run.checking.process import EnvironmentCheck

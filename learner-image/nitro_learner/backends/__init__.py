@@ -1,1 +1,1 @@
-"""Actor backends: where actors run, one or more modules for each, behind one interface (base.py)."""
+"""Actor backends: where work runs, one or more modules for each behind base.py, and pools of its tasks."""

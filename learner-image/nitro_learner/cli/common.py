@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nitro_learner.cli.exits import BAD_INPUT, FAILED, NO_ROOM, CommandError
-from nitro_learner.views.plot_axes import check_suffix
+from nitro_learner.run.views.plot_axes import check_suffix
 
 if TYPE_CHECKING:
     from nitro_api import JobInvalid, NitroTrainingJob

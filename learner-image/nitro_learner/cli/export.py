@@ -94,8 +94,8 @@ def _files(policy: TrainedPolicy, format: str, run: Run | None) -> dict[str, byt
     if format == "safetensors":
         return {EXPORTED: write_exported(policy)}
     try:
-        from nitro_learner.export.hub import as_hub
-        from nitro_learner.export.networks import as_onnx, as_torch
+        from nitro_learner.deployment.export.hub import as_hub
+        from nitro_learner.deployment.export.networks import as_onnx, as_torch
 
         if run is not None:
             return as_hub(policy, run)

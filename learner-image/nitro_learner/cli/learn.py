@@ -190,7 +190,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
     from nitro_learner.run.check_listener import ActorCheck, NotChecked, begin_beside
     from nitro_learner.run.metrics import LearnerMetrics
     from nitro_learner.run.session import train
-    from nitro_learner.views.plot import draw
+    from nitro_learner.run.views.plot import draw
 
     spec, metadata = opened.job.spec, opened.job.metadata
     metrics = LearnerMetrics(metadata.namespace or "default", metadata.name, begun=opened.folder.has_run())

@@ -36,7 +36,7 @@ from nitro_learner.cli.common import (
     writing,
 )
 from nitro_learner.cli.exits import DONE, CommandError
-from nitro_learner.views.plot_axes import X_AXES
+from nitro_learner.run.views.plot_axes import X_AXES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.namespace is not None:
         raise CommandError("--namespace is for the pods of a job: add --pods, or leave it out")
     from nitro_learner.run.rundir import RunDir, RunDirError
-    from nitro_learner.views.plot import draw_curves
-    from nitro_learner.views.plot_groups import group, read_run, same_seeds
+    from nitro_learner.run.views.plot import draw_curves
+    from nitro_learner.run.views.plot_groups import group, read_run, same_seeds
 
     runs = distinct([Path(run) for run in arguments.run])
     out = arguments.out or (runs[0] / "result.png" if len(runs) == 1 else unnamed(Path("compared.png")))

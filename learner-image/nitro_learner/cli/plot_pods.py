@@ -13,7 +13,7 @@ from nitro_learner.cli.common import job_asked, run_folder, unnamed, writing
 from nitro_learner.cli.exits import DONE, CommandError
 
 if TYPE_CHECKING:
-    from nitro_learner.views.job_pods import JobPods
+    from nitro_learner.run.views.job_pods import JobPods
 
 _PICTURE = "pods.png"
 
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _of_run(folder: Path, out: Path) -> int:
     from nitro_learner.run.rundir import RunDir, RunDirError
-    from nitro_learner.views.pod_bars import draw_sums
+    from nitro_learner.run.views.pod_bars import draw_sums
 
     try:
         with writing("--out", out, "Name a file that you may write."):
@@ -44,7 +44,7 @@ def _of_run(folder: Path, out: Path) -> int:
 
 
 def _of_job(name: str, arguments: argparse.Namespace) -> int:
-    from nitro_learner.views.pod_bars import draw_lives
+    from nitro_learner.run.views.pod_bars import draw_lives
 
     out = arguments.out or unnamed(Path(_PICTURE))
     watched = _watch(name, arguments)
@@ -66,7 +66,7 @@ def _watch(name: str, arguments: argparse.Namespace) -> JobPods:
     """What is seen of the job until it is over or gone, or until Ctrl-C."""
     from nitro_learner.cluster.job_pods_watch import looks
     from nitro_learner.cluster.jobs import ClusterError, NamespaceJobs
-    from nitro_learner.views.job_pods import JobPods
+    from nitro_learner.run.views.job_pods import JobPods
 
     watched = JobPods()
     interrupts.orderly()

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from nitro_learner.run.rundir import RunDir, RunDirError
-    from nitro_learner.views import run_report
+    from nitro_learner.run.views import run_report
 
     folder = run_folder(arguments.run, arguments)
     try:

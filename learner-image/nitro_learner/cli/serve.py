@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from nitro_learner.api.loading import load
-    from nitro_learner.serving.serve import serve
+    from nitro_learner.deployment.serving.serve import serve
 
     port = arguments.port
     if port is None:

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.live import Live
 
     from nitro_learner.cluster.jobs import list_jobs
-    from nitro_learner.views.top import Row, table
+    from nitro_learner.run.views.top import Row, table
 
     def look() -> list[Row]:
         now = datetime.now(UTC)

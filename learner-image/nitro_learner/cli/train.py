@@ -174,7 +174,7 @@ def _checking(job: Any, arguments: argparse.Namespace) -> Iterator[EnvironmentCh
 def _import() -> None:
     """Import the training modules, which takes seconds, while Ctrl-C still ends the process at once."""
     from nitro_learner.run import logs, metrics, runs, session  # noqa: F401
-    from nitro_learner.views import table  # noqa: F401
+    from nitro_learner.run.views import table  # noqa: F401
 
 
 @contextlib.contextmanager
@@ -234,7 +234,7 @@ def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str, besid
     from nitro_learner.run.runs import open_run
     from nitro_learner.run.session import train
     from nitro_learner.run.source import Start
-    from nitro_learner.views import plot, table
+    from nitro_learner.run.views import plot, table
 
     start = Start.given(arguments.start, "--from ") if arguments.start else None
     with policy_loaded():

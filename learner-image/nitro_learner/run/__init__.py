@@ -1,1 +1,1 @@
-"""A run on disk: its folder, its bucket, its metrics and its logs."""
+"""A run on disk: its folder, bucket, metrics and logs, and the plots, tables and reports that show it."""

@@ -67,7 +67,7 @@ RETRY_REASONS = (
     "weights_invalid",
     "weights_missing",
 )
-"""Reasons why tries were repeated; from nitro_learner.backends and nitro_learner.tasks."""
+"""Reasons why tries were repeated; from nitro_learner.backends and nitro_learner.backends.tasks."""
 
 
 class LearnerMetrics(Listener):

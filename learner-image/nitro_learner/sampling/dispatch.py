@@ -13,6 +13,11 @@ from nitro_actor.protocol.request import Request
 from nitro_actor.protocol.state import bare
 from nitro_learner.backends.base import EVALUATION, ROLLOUT, Ack, ActorBackend
 from nitro_learner.backends.cache.base import Cache
+from nitro_learner.backends.tasks.counts import Counts
+from nitro_learner.backends.tasks.deadlines import Deadlines
+from nitro_learner.backends.tasks.group import TaskGroup
+from nitro_learner.backends.tasks.pool import TaskPool
+from nitro_learner.backends.tasks.task import ResultRefused, Task, Work
 from nitro_learner.backends.troubles import causes, evidence
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling import fragments
@@ -26,11 +31,6 @@ from nitro_learner.sampling.plans import (
     State,
 )
 from nitro_learner.sampling.seeds import evaluation_seed, slot_seed
-from nitro_learner.tasks.counts import Counts
-from nitro_learner.tasks.deadlines import Deadlines
-from nitro_learner.tasks.group import TaskGroup
-from nitro_learner.tasks.pool import TaskPool
-from nitro_learner.tasks.task import ResultRefused, Task, Work
 
 _ABSENCE_SECONDS = 60.0
 """How long the learner may be away from Redis while a list waits for it, beside a request's timeout: when

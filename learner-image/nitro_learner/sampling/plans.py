@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from nitro_actor.protocol.agents import AgentClass
 from nitro_learner.backends.base import NO_EVIDENCE, Evidence
+from nitro_learner.backends.tasks.counts import TaskStats
 from nitro_learner.data.batch import Fragment
-from nitro_learner.tasks.counts import TaskStats
 
 State = Mapping[str, NDArray[Any]]
 """An end state: tensors named ``state/...``, as the fragment carried them."""

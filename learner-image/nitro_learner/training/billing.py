@@ -6,9 +6,9 @@ import time
 
 from nitro_api.costs.prices import RoundCost
 from nitro_learner.backends.base import ActorBackend
+from nitro_learner.backends.tasks.counts import Counts, TaskStats
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import EvaluationResult, RoundResult
-from nitro_learner.tasks.counts import Counts, TaskStats
 from nitro_learner.training.costs import Meter
 
 

@@ -21,7 +21,7 @@ def test_the_maps_of_the_page_are_current() -> None:
 
 
 @pytest.mark.parametrize("package", package_map.PACKAGES)
-def test_every_room_of_a_package_is_described_on_the_page(package: str) -> None:
+def test_every_part_of_a_package_is_described_on_the_page(package: str) -> None:
     page = PAGE.read_text(encoding="utf-8")
     for part in package_map.arrows(package):
         assert part.startswith("__") or f"| `{part}` | " in page, part
@@ -41,7 +41,7 @@ def test_an_arrow_that_follows_from_others_is_not_drawn() -> None:
 
 def test_the_learner_has_few_parts_and_few_imports_between_them() -> None:
     parts = package_map.arrows("nitro_learner")
-    assert len(parts) <= 20
+    assert len(parts) <= 17  # and `__init__`
     assert sum(len(imported) for imported in parts.values()) <= 60
 
 

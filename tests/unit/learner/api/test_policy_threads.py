@@ -17,7 +17,7 @@ import agents_jobs
 from nitro_actor import matmul, networks
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.checkpoints.store import load
-from nitro_learner.serving.app import make_app
+from nitro_learner.deployment.serving.app import make_app
 from nitro_learner.studies.playing import play
 from train_support import job
 from untrained_runs import untrained

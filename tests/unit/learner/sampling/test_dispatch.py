@@ -27,9 +27,9 @@ from nitro_actor import wire
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_learner.backends.base import Ack, FatalError, RetryableError
 from nitro_learner.backends.cache.base import CacheUnreachable
+from nitro_learner.backends.tasks.group import MAX_TRIES
 from nitro_learner.sampling.plans import EvaluationPlan, RoundFailed
 from nitro_learner.sampling.seeds import slot_seed
-from nitro_learner.tasks.group import MAX_TRIES
 from virtual_clock import VirtualClockLoop, now, settled
 
 loop_factory = VirtualClockLoop

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from nitro_learner.algorithms.policy_set import SINGLE_AGENT
+from nitro_learner.backends.tasks.counts import Counts
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling.evaluation import MAX_STEPS
 from nitro_learner.sampling.plans import EvaluationResult
-from nitro_learner.tasks.counts import Counts
 from nitro_learner.training.state import TrainingState
 
 

@@ -1,0 +1,1 @@
+"""Deployment: trained policies as files for other programs, and behind HTTP."""
