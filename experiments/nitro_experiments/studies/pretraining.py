@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from nitro_api import JobSpec, Ledger, NitroTrainingJob
-from nitro_learner.backends.local import LocalBackend
 from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.run.check_listener import CheckListener
 from nitro_learner.run.folders import held_beside
@@ -24,7 +23,7 @@ from nitro_learner.run.same_job import deciding
 from nitro_learner.run.session import Aborted, signals
 from nitro_learner.scalers.agent import AgentError, Choice, ScalingAgent, Spent, features
 from nitro_learner.scalers.base import Decision, RoundOutcome, Scaler
-from nitro_learner.training.builder import Sitting
+from nitro_learner.training.builder import Sitting, make_backend
 from nitro_learner.training.costs import Meter
 from nitro_learner.training.drafting import columns_of
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport
@@ -221,7 +220,7 @@ async def _play(
     with Ledger(attempt / "ledger.jsonl") as ledger:
         trainer = Trainer(
             Sitting(job, run, CheckpointStore(attempt / "checkpoints", keep_last=1)),
-            LocalBackend(job.spec, run, output=attempt / "actors.log"),
+            make_backend(job.spec, run, output=attempt / "actors.log"),
             Meter(ledger, job.spec.pricing),
             listeners=[CsvMetrics(attempt / "metrics.csv", columns_of(job.spec)), diary, *fits],
             scaler=explorer,

@@ -20,13 +20,13 @@ from nitro_api import NitroTrainingJob
 from nitro_api.algorithms.record import Feeding
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm, OnPolicyAlgorithm, UpdateResult
-from nitro_learner.backends.local import LocalBackend
 from nitro_learner.checkpoints.store import CheckpointStore, load
 from nitro_learner.data.batch import Fragment
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.sampling.evaluation import MAX_STEPS
 from nitro_learner.sampling.plans import EvaluationPlan, RoundPlan
 from nitro_learner.sampling.sampler import Sampler
+from nitro_learner.training.builder import make_backend
 from nitro_learner.training.compute import Compute
 
 _RUN = "probe"
@@ -175,9 +175,7 @@ async def opened(folder: RunDir, job: NitroTrainingJob, round: int) -> AsyncIter
     checkpoint = load(store.path(round - 1)) if round > 1 else None
     async with contextlib.AsyncExitStack() as stack:
         compute = stack.enter_context(Compute())
-        backend = LocalBackend(job.spec, _RUN)
-        stack.push_async_callback(backend.close)
-        sampler = Sampler.open(stack, job.spec, _RUN, backend, await backend.start())
+        sampler = await Sampler.open(stack, job.spec, _RUN, make_backend(job.spec, _RUN))
         policies = registry.make_policies(job.spec, sampler.environment, compute.device)
         training: Mapping[str, Any] = {"actors": job.spec.scaling.initial_actors, "end_states": {}}
         if checkpoint:

@@ -13,7 +13,6 @@ import numpy as np
 
 from nitro_api import NitroTrainingJob
 from nitro_learner.api.run import Run
-from nitro_learner.backends.local import LocalBackend
 from nitro_learner.run.check_listener import begin_beside
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import OpenRun, open_run
@@ -22,6 +21,7 @@ from nitro_learner.run.session import train as train_session
 from nitro_learner.run.source import Start
 from nitro_learner.run.views import plot
 from nitro_learner.studies.resolved_job import BEGUN_HERE, backend_overrides, resolved_job
+from nitro_learner.training.builder import make_backend
 from nitro_learner.training.failures import TrainingFailed
 from nitro_learner.training.round_report import Listener, RoundReport
 from nitro_learner.training.stop import StopReason
@@ -158,7 +158,7 @@ class OnRound(Listener):
 async def _session(
     run: OpenRun, on_round: Callable[[RoundReport], object] | None, check: EnvironmentCheck | None = None
 ) -> None:
-    backend = LocalBackend(run.job.spec, run.id, output=run.folder.actors)
+    backend = make_backend(run.job.spec, run.id, output=run.folder.actors)
     if on_round is None:
         await train_session(run, backend, draw=plot.draw, check=check)
         return

@@ -250,34 +250,3 @@ def read_run(path: Path) -> tuple[RunDir, NitroTrainingJob]:
     except RunDirError as error:
         raise CommandError(str(error)) from None
     return folder, read_job(folder.job, backend_overrides("Local"))
-
-
-def lambda_backend(spec: Any, *, operated: bool) -> Any:
-    """The Lambda backend of a resolved job; the Redis of `transport: Redis` is the one of NITRO_REDIS_URL.
-
-    Args:
-        operated: whether an operator looks after the function of a job with `manage: true`.
-
-    Raises:
-        CommandError: there is no such variable.
-    """
-    from nitro_learner.backends.lambda_backend import LambdaBackend
-    from nitro_learner.sampling.evaluation import SLOTS
-
-    redis_url = None
-    if spec.backend.lambda_.transport == "Redis":
-        redis_url = os.environ.get("NITRO_REDIS_URL")
-        if not redis_url:
-            raise CommandError(
-                "spec.backend.lambda.transport: Redis needs the variable NITRO_REDIS_URL, by which this "
-                "machine reaches the function's Redis; set it, or set transport: Payload"
-            )
-    return LambdaBackend(
-        spec.backend.lambda_,
-        spec.environment.id,
-        envs=spec.environment.envs_per_actor,
-        limit=spec.scaling.max_actors + SLOTS,
-        token=os.environ.get("NITRO_TOKEN"),
-        redis_url=redis_url,
-        created_elsewhere=operated and spec.backend.lambda_.manage,
-    )

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import faulthandler
-import functools
 import logging
 import os
 import random
@@ -29,12 +28,10 @@ from typing import TYPE_CHECKING, Any
 
 from nitro_actor.logs import last_words
 from nitro_learner.cli import interrupts
-from nitro_learner.cli.common import lambda_backend
 from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
 
 if TYPE_CHECKING:
     from nitro_api import NitroTrainingJob
-    from nitro_learner.backends.base import ActorBackend
     from nitro_learner.cluster.job import JobClient
     from nitro_learner.cluster.job_mirror import GrantedActors
     from nitro_learner.cluster.status_reporter import StatusReporter
@@ -97,6 +94,7 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
     from nitro_learner.run.runs import earlier_outcome, open_run
     from nitro_learner.run.session import Aborted
     from nitro_learner.run.source import former_run
+    from nitro_learner.training.builder import NotSet
     from nitro_learner.training.failures import TrainingFailed
 
     folder = RunDir(Path(_variable("NITRO_RUN_DIR")))
@@ -139,6 +137,8 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
     except TrainingFailed as error:
         message = f"{error}\n{_MEND}" if error.evidence.environment else str(error)
         return _give_up(reporter, "TrainingFailed", message, INTERRUPTED if error.resumable else FAILED)
+    except NotSet as error:
+        raise CommandError(str(error)) from None
     except Aborted:
         return ABORTED
     reporter.close(_END_SECONDS if outcome.finished else _LAST_WORDS_SECONDS)
@@ -186,11 +186,12 @@ def _announce(opened: OpenRun, reporter: StatusReporter) -> None:
 async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
     from nitro_api.spec.learner_status import NO_CHECK
     from nitro_learner.backends.knative import KnativeBackend
-    from nitro_learner.backends.local import LocalBackend, harmless
+    from nitro_learner.backends.local import harmless
     from nitro_learner.run.check_listener import ActorCheck, NotChecked, begin_beside
     from nitro_learner.run.metrics import LearnerMetrics
     from nitro_learner.run.session import train
     from nitro_learner.run.views.plot import draw
+    from nitro_learner.training.builder import make_backend
 
     spec, metadata = opened.job.spec, opened.job.metadata
     metrics = LearnerMetrics(metadata.namespace or "default", metadata.name, begun=opened.folder.has_run())
@@ -204,39 +205,15 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
     def stop_when_gone(trainer: Trainer) -> None:
         reporter.mirror.on_gone(lambda: loop.call_soon_threadsafe(trainer.interrupt))
 
-    begun = functools.partial(
-        train,
-        opened,
-        listeners=[reporter, metrics],
-        draw=draw,
-        controlled=stop_when_gone,
-        limits=lambda: reporter.mirror.limits,
-        checked=reporter.environment_checked,
-    )
-    if spec.backend.type == "Local":
-        inherited = harmless(os.environ)
-        try:
-            local = LocalBackend(spec, opened.id, output=opened.folder.actors, inherited=inherited)
-            outcome, _ = await begun(local, check=begin_beside(spec, inherited) if checks else None)
-        finally:
-            reporter.mirror.on_gone(lambda: None)
-        return outcome
-    backend: ActorBackend
-    asked: Check
-    if spec.backend.type == "Lambda":
-        backend = lambda_backend(spec, operated=True)
-        asked = NotChecked("a Lambda function checks no environment; `nitro check-env` does on your machine")
-    else:
-        backend = KnativeBackend(
-            _variable("NITRO_ACTOR_URL"),
-            os.environ.get("NITRO_TOKEN"),
-            _variable("NITRO_REDIS_URL"),
-            # Until the operator grants: what every running job was granted at least.
-            limit=spec.scaling.min_actors,
-            per_pod=spec.actor.per_pod,
-            silent=reporter.actors_silent,
-        )
-        asked = ActorCheck(backend.check)
+    output, silent = opened.folder.actors, reporter.actors_silent
+    backend = make_backend(spec, opened.id, output=output, operated=True, silent=silent)
+    check: Check | None = None
+    if checks and spec.backend.type == "Local":
+        check = begin_beside(spec, harmless(os.environ))
+    elif checks and spec.backend.type == "Lambda":
+        check = NotChecked("a Lambda function checks no environment; `nitro check-env` does on your machine")
+    elif checks and isinstance(backend, KnativeBackend):
+        check = ActorCheck(backend.check)
 
     def take(actors: GrantedActors) -> None:
         if isinstance(backend, KnativeBackend):
@@ -244,21 +221,28 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
         else:
             loop.call_soon_threadsafe(backend.set_limit, actors.granted)
 
-    reporter.mirror.on_actors(take)
-    # Invocations are billed one by one; pods are metered by the operator.
-    pods = None if spec.backend.type == "Lambda" else lambda: reporter.mirror.pods
+    mirror = reporter.mirror
+    if spec.backend.type != "Local":
+        mirror.on_actors(take)
     try:
-        outcome, _ = await begun(
+        outcome, _ = await train(
+            opened,
             backend,
-            pods=pods,
-            drain=lambda: reporter.mirror.drain,
-            provisioned=lambda: reporter.mirror.provisioned,
-            check=asked if checks else None,
+            listeners=[reporter, metrics],
+            draw=draw,
+            controlled=stop_when_gone,
+            # Invocations are billed one by one; pods are metered by the operator.
+            pods=(lambda: mirror.pods) if spec.backend.type == "Knative" else None,
+            drain=lambda: mirror.drain,
+            provisioned=lambda: mirror.provisioned,
+            limits=lambda: mirror.limits,
+            check=check,
+            checked=reporter.environment_checked,
         )
     finally:
         # The loop ends here, and a grant that comes later would end the thread that has to report the end.
-        reporter.mirror.on_actors(lambda *_: None)
-        reporter.mirror.on_gone(lambda: None)
+        mirror.on_actors(lambda *_: None)
+        mirror.on_gone(lambda: None)
     return outcome
 
 

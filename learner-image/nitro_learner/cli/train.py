@@ -43,7 +43,6 @@ from typing import TYPE_CHECKING, Any
 from nitro_learner.cli import interrupts, train_output
 from nitro_learner.cli.common import (
     add_set,
-    lambda_backend,
     policy_loaded,
     read_job,
     some_path,
@@ -282,7 +281,12 @@ def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str, besid
 
 
 def _backend(spec: Any, actors: LocalBackend | None, output: Path) -> Any:
+    from nitro_learner.training.builder import NotSet, make_backend
+
     if actors is None:
-        return lambda_backend(spec, operated=False)
+        try:
+            return make_backend(spec, "")
+        except NotSet as error:
+            raise CommandError(str(error)) from None
     actors.write_to(output)
     return actors

@@ -16,8 +16,7 @@ from nitro_learner.sampling.dispatch import Dispatcher
 class Sampler:
     """What a job needs to sample::
 
-        stack.push_async_callback(backend.close)
-        sampler = Sampler.open(stack, spec, run, backend, await backend.start())
+        sampler = await Sampler.open(stack, spec, run, backend)
 
     Attributes:
         backend: where actors run.
@@ -32,15 +31,16 @@ class Sampler:
     dispatcher: Dispatcher
 
     @classmethod
-    def open(
-        cls,
-        stack: contextlib.AsyncExitStack,
-        spec: JobSpec,
-        run: str,
-        backend: ActorBackend,
-        environment: DescribedEnvironment,
+    async def open(
+        cls, stack: contextlib.AsyncExitStack, spec: JobSpec, run: str, backend: ActorBackend
     ) -> Sampler:
-        """Make cache and dispatcher of a resolved job on a started backend; `stack` closes them."""
+        """Start the actors of a resolved job, and make cache and dispatcher; `stack` closes them all.
+
+        Raises:
+            BackendError: see `ActorBackend.start`.
+        """
+        stack.push_async_callback(backend.close)
+        environment = await backend.start()
         cache = backend.open_cache(run)
         stack.push_async_callback(cache.close)
         dispatcher = Dispatcher(

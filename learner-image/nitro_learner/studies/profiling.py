@@ -96,11 +96,10 @@ async def measure(spec: JobSpec) -> Measured:
     spec = spec.model_copy(update={"actor": spec.actor.model_copy(update={"round_deadline_seconds": None})})
     async with contextlib.AsyncExitStack() as stack:
         backend = LocalBackend(spec, _RUN)
-        stack.push_async_callback(backend.close)
-        environment = await backend.start()
+        sampler = await Sampler.open(stack, spec, _RUN, backend)
         start_seconds = time.monotonic() - began
-        sampler = Sampler.open(stack, spec, _RUN, backend, environment)
-        await sampler.cache.publish_weights(0, registry.make_policies(spec, environment).encode(_RUN))
+        policies = registry.make_policies(spec, sampler.environment)
+        await sampler.cache.publish_weights(0, policies.encode(_RUN))
         return await _sample(sampler.dispatcher, backend, spec, start_seconds)
 
 

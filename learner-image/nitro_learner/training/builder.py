@@ -1,14 +1,22 @@
-"""The composition root of a training: from a job and its actors to the rounds that train it."""
+"""The composition root of a training: from a job to its actors, and from both to the rounds that train it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from nitro_api import NitroTrainingJob
+from nitro_api import JobSpec, NitroTrainingJob
+from nitro_api.spec.lambda_backend import LambdaBackendSpec
 from nitro_learner.algorithms import registry
+from nitro_learner.backends.base import ActorBackend
+from nitro_learner.backends.knative import KnativeBackend
+from nitro_learner.backends.lambda_backend import LambdaBackend
+from nitro_learner.backends.local import LocalBackend, harmless
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointStore
+from nitro_learner.sampling.evaluation import SLOTS
 from nitro_learner.sampling.sampler import Sampler
 from nitro_learner.scalers import Scaler
 from nitro_learner.training import rounds
@@ -45,6 +53,73 @@ class Sitting:
     checkpoint: Checkpoint | None = None
     history: Sequence[Mapping[str, float | None]] = ()
     source: Source | None = None
+
+
+class NotSet(Exception):  # noqa: N818
+    """This process lacks a variable by which it reaches the job's actors."""
+
+
+def make_backend(
+    spec: JobSpec,
+    run: str,
+    *,
+    output: Path | None = None,
+    operated: bool = False,
+    silent: Callable[[str | None], None] = lambda _: None,
+) -> ActorBackend:
+    """Make the backend of a resolved job.
+
+    Other machines are reached by the variables NITRO_ACTOR_URL, NITRO_REDIS_URL and NITRO_TOKEN.
+
+    Args:
+        output: where local actors print to; None = to the terminal.
+        operated: whether an operator started this process, and looks after the job's function.
+        silent: see `KnativeBackend`.
+
+    Raises:
+        NotSet
+    """
+    token = os.environ.get("NITRO_TOKEN")
+    if spec.backend.type == "Local":
+        inherited = harmless(os.environ) if operated else os.environ
+        return LocalBackend(spec, run, output=output, inherited=inherited)
+    if spec.backend.lambda_ is not None:
+        return LambdaBackend(
+            spec.backend.lambda_,
+            spec.environment.id,
+            envs=spec.environment.envs_per_actor,
+            limit=spec.scaling.max_actors + SLOTS,
+            token=token,
+            redis_url=_redis_of(spec.backend.lambda_),
+            created_elsewhere=operated and spec.backend.lambda_.manage,
+        )
+    return KnativeBackend(
+        _variable("NITRO_ACTOR_URL"),
+        token,
+        _variable("NITRO_REDIS_URL"),
+        # Until the operator grants: what every running job was granted at least.
+        limit=spec.scaling.min_actors,
+        per_pod=spec.actor.per_pod,
+        silent=silent,
+    )
+
+
+def _redis_of(function: LambdaBackendSpec) -> str | None:
+    """The Redis between this machine and a function; None where the function's payload carries all."""
+    if function.transport != "Redis":
+        return None
+    if url := os.environ.get("NITRO_REDIS_URL"):
+        return url
+    raise NotSet(
+        "spec.backend.lambda.transport: Redis needs the variable NITRO_REDIS_URL, by which this machine "
+        "reaches the function's Redis; set it, or set transport: Payload"
+    )
+
+
+def _variable(name: str) -> str:
+    if value := os.environ.get(name):
+        return value
+    raise NotSet(f"the variable {name} is not set; `nitro learn` is for the pod that the operator makes")
 
 
 async def build(

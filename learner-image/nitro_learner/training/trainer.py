@@ -97,7 +97,6 @@ class Trainer:
         with failures.as_training_failure():
             async with contextlib.AsyncExitStack() as stack:
                 compute = stack.enter_context(Compute())
-                stack.push_async_callback(self._backend.close)
                 try:
                     runner = await self._open(stack, compute)
                 except Interrupted:
@@ -116,21 +115,21 @@ class Trainer:
 
     async def _open(self, stack: contextlib.AsyncExitStack, compute: Compute) -> RoundRunner:
         """Start the actors, build what learns and continue from the checkpoint."""
-        spec, run = self._spec, self._sitting.id
-        scaler = self._scaler or scalers.make(spec)
-        self.environment = await self._start()
-        sampler = Sampler.open(stack, spec, run, self._backend, self.environment)
+        scaler = self._scaler or scalers.make(self._spec)
+        sampler = await self._start(stack)
+        self.environment = sampler.environment
         runner = await build(
             self._sitting, sampler, compute, scaler, self._meter, self._listeners, self._stop
         )
-        fields = {"run": run, "round": runner.state.round, "device": device_name()}
+        fields = {"run": self._sitting.id, "round": runner.state.round, "device": device_name()}
         logger.info("run started", extra={"fields": fields})
         return runner
 
-    async def _start(self) -> DescribedEnvironment:
+    async def _start(self, stack: contextlib.AsyncExitStack) -> Sampler:
         """Start the actors. What a start has cost is written down even if it fails."""
         try:
-            return await unless(self._backend.start(), self._stop)
+            opening = Sampler.open(stack, self._spec, self._sitting.id, self._backend)
+            return await unless(opening, self._stop)
         except BaseException:
             if bills := self._backend.take_bills():
                 self._meter.round(0, 0.0, bills, actors=0)
