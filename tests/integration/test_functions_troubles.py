@@ -176,7 +176,7 @@ class TestTroubles:
         key = await world.new_job()
         functions = await world.tended(key)
         found = await world.kube.get(SECRET, world.namespace, "aws")
-        await world.kube.delete(SECRET, world.namespace, "aws", found["metadata"]["uid"])
+        await world.kube.delete(SECRET, found)
         await world.delete(key)
         await world.tended_once(key, functions)
         await world.check_nothing_is_left(key)

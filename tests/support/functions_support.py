@@ -117,7 +117,7 @@ class World:
     async def delete(self, key: JobKey) -> None:
         found = await self.job(key)
         assert found is not None
-        await self.kube.delete(TRAINING_JOB, key.namespace, key.name, found["metadata"]["uid"])
+        await self.kube.delete(TRAINING_JOB, found)
 
     async def live(self, key: JobKey, *, active: bool = True, kill_at: int | None = None) -> bool:
         """One operator from its start until nothing is left to do, or until it is killed; whether it was."""

@@ -17,7 +17,7 @@ from nitro_api import JobSpec
 from nitro_api.pools.holding import Demand, Holding, PastRound, PodTimes
 from nitro_api.spec.environment import Environment
 from nitro_api.spec.scaling import Scaling
-from nitro_operator.scaling.bounds import bounds
+from nitro_operator.scaling.demand import bounds
 
 Rule = Callable[[Demand, int, PodTimes], Holding]
 """From the demand, the number held and the measured times to a decision."""

@@ -85,11 +85,11 @@ class FakeKube:
         meta = {"name": name, "namespace": namespace, "labels": {"nitro.dev/job": "hopper"}}
         return await self.create({"kind": kind.kind, **patch, "metadata": meta | patch.get("metadata", {})})
 
-    async def delete(self, kind: Kind, *_: Any, version: str | None = None, **__: Any) -> None:
+    async def delete(self, kind: Kind, obj: Object, *, unchanged: bool = False, **_: Any) -> None:
         if kind.kind in self.refused:
             raise self.refused[kind.kind]
         self.deleted.append(kind.kind)
-        self.versions.append(version)
+        self.versions.append(obj["metadata"]["resourceVersion"] if unchanged else None)
 
     async def list(self, kind: Kind, *_: Any, **__: Any) -> list[Object]:
         if kind.kind in self.refused:

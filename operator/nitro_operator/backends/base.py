@@ -52,11 +52,7 @@ class ActorDeployment(ABC):
         return 0
 
     def times(self, measured: PodTimes) -> PodTimes | None:  # noqa: ARG002
-        """The times to start an actor and to release one; None if an idle actor costs nothing.
-
-        Args:
-            measured: of this job's pods.
-        """
+        """The times to start an actor and to release one; None if an idle actor costs nothing."""
         return None
 
     def blocker(self) -> Problem | None:
@@ -68,13 +64,7 @@ class ActorDeployment(ABC):
         return []
 
     def function(self, view: JobView, *, active: bool, actors: int) -> Want | None:  # noqa: ARG002
-        """The function outside the cluster that the job needs; None if it needs none.
-
-        Args:
-            view: the job.
-            active: whether the job runs.
-            actors: number of actors to hold.
-        """
+        """The function outside the cluster that the job needs; None if it needs none."""
         return None
 
     def scaling(self, observed: Observed, actors: int) -> ScalePatch | None:  # noqa: ARG002
@@ -85,8 +75,6 @@ class ActorDeployment(ABC):
         """The child that must be created again before the learner starts, if there is one.
 
         Args:
-            view: the job.
-            observed: its children.
             resumed: whether the run was started before. A failed child is created again only in that case.
         """
         return None

@@ -67,7 +67,7 @@ def actor_service(view: JobView) -> Object:
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "containers": [_container(view)],
-            "volumes": [scratch("tmp", _resources(view)), *pod_settings.volumes(given)],
+            "volumes": [scratch("tmp", _resources(view)), *pod_settings.listed(given.volumes)],
         },
     }
     metadata = view.metadata(names.actors(view.name), names.ACTOR)
@@ -93,7 +93,8 @@ def _container(view: JobView) -> Object:
     return {
         **view.container(CONTAINER, view.spec.actor.image or view.config.actor_image),
         "env": [
-            *pod_settings.variables(view.spec.actor),
+            # First: of two variables with one name Kubernetes takes the last.
+            *pod_settings.listed(view.spec.actor.env),
             literal("NITRO_ENVIRONMENT", view.environment),
             {"name": "NITRO_TIMEOUT_SECONDS", "value": str(view.spec.actor.timeout_seconds)},
             {"name": "HOME", "value": "/tmp"},
@@ -106,7 +107,10 @@ def _container(view: JobView) -> Object:
         "ports": [{"containerPort": PORT}],
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": PORT}, "successThreshold": 1},
         "resources": _resources(view),
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *pod_settings.mounts(view.spec.actor)],
+        "volumeMounts": [
+            {"name": "tmp", "mountPath": "/tmp"},
+            *pod_settings.listed(view.spec.actor.volume_mounts),
+        ],
     }
 
 

@@ -6,8 +6,7 @@ from nitro_api.spec.lambda_backend import CREDENTIAL_KEYS, LambdaBackendSpec
 from nitro_api.spec.tracking import MLFLOW_KEYS, TRACKING_PREFIX, WANDB_KEYS
 from nitro_operator.builders import pod_settings
 from nitro_operator.builders.redis import gate_container, redis_container, redis_volumes
-from nitro_operator.builders.source import Source
-from nitro_operator.builders.storage import CHECKPOINT_MOUNT, checkpoint_volume, run_directory
+from nitro_operator.builders.storage import CHECKPOINT_MOUNT, Source, checkpoint_volume, run_directory
 from nitro_operator.builders.view import JobView, literal, resources, scratch
 from nitro_operator.config import UNPRIVILEGED
 from nitro_operator.kube import names
@@ -35,7 +34,6 @@ def learner_job(view: JobView, deadline_seconds: int | None, source: Source | No
     """The Job that runs `nitro learn`.
 
     Args:
-        view: the job.
         deadline_seconds: time that the run has left; None = no limit.
         source: another run, from which the run starts.
     """
@@ -98,7 +96,7 @@ def _pod(view: JobView, source: Source | None) -> Object:
             *(source.volumes(view) if source else []),
             _renewed(view),
             *(redis_volumes(view) if view.has_redis else []),
-            *pod_settings.volumes(learner),
+            *pod_settings.listed(learner.volumes),
         ],
     }
 
@@ -116,7 +114,8 @@ def _container(view: JobView, source: Source | None) -> Object:
         **view.container(CONTAINER, learner.image or _default_image(view)),
         "command": ["nitro", "learn"],
         "env": [
-            *pod_settings.variables(learner),
+            # First: of two variables with one name Kubernetes takes the last.
+            *pod_settings.listed(learner.env),
             {"name": "NITRO_JOB_NAME", "value": view.name},
             {"name": "NITRO_JOB_NAMESPACE", "value": view.namespace},
             {"name": "NITRO_RUN", "value": view.uid},
@@ -138,7 +137,7 @@ def _container(view: JobView, source: Source | None) -> Object:
             {"name": "checkpoints", "mountPath": CHECKPOINT_MOUNT},
             *(source.mounts(view) if source else []),
             {"name": "api-token", "mountPath": TOKEN_MOUNT, "readOnly": True},
-            *pod_settings.mounts(learner),
+            *pod_settings.listed(learner.volume_mounts),
         ],
     }
 

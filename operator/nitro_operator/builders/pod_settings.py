@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nitro_api.base import Model
@@ -37,20 +37,9 @@ def pod_fields(given: PodTemplate, view: JobView) -> Object:
     return {name: value for name, value in found.items() if value}
 
 
-def volumes(given: PodTemplate) -> list[Object]:
-    """The volumes that the job names."""
-    return [volume.to_dict() for volume in given.volumes or ()]
-
-
-def mounts(given: PodTemplate) -> list[Object]:
-    """The mounts that the job names."""
-    return [mount.to_dict() for mount in given.volume_mounts or ()]
-
-
-def variables(given: PodTemplate) -> list[Object]:
-    """The environment variables that the job names. They come before the operator's: of two with one name
-    Kubernetes takes the last."""
-    return [variable.to_dict() for variable in given.env or ()]
+def listed(models: Sequence[Model] | None) -> list[Object]:
+    """The volumes, mounts or environment variables that a job names."""
+    return [model.to_dict() for model in models or ()]
 
 
 def _plain(value: Any) -> Any:

@@ -71,7 +71,6 @@ def gate_container(view: JobView, image: str) -> Object:
     """The sidecar through which actors reach Redis, at the same port of the pod's own addresses.
 
     Args:
-        view: the job.
         image: the platform's image of a learner, which is that of this operator's release.
     """
     own = {"memory": f"{GATE_MIB + most_actors(view.spec.scaling) // 2}Mi", "ephemeral-storage": DISK}

@@ -1,8 +1,10 @@
-"""The place of the checkpoints: a claim that the user names, a claim of the job's own, or a bucket."""
+"""Places of checkpoints: the own of a job (a claim or a bucket), and that of spec.resumeFrom."""
 
 from __future__ import annotations
 
-from nitro_operator.builders.view import JobView
+from dataclasses import dataclass
+
+from nitro_operator.builders.view import JobView, literal
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 
@@ -57,3 +59,46 @@ def checkpoint_location(view: JobView) -> str:
     if (s3 := view.spec.learner.checkpoint.s3) is not None:
         return "/".join(["s3:/", s3.bucket, *([s3.prefix] if s3.prefix else []), run_folder(view)])
     return f"pvc/{claim_name(view)}/{run_folder(view)}"
+
+
+SOURCE_MOUNT = "/resume-from"
+VOLUME = "resume-from"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The place of another run: a folder in a claim, or an address s3://BUCKET/PREFIX/RUN."""
+
+    address: str | None = None
+    claim: str | None = None
+    folder: str | None = None
+    """In the claim."""
+
+    @classmethod
+    def of(cls, view: JobView) -> Source:
+        """The run of a job."""
+        if view.spec.learner.checkpoint.s3 is not None:
+            return cls(address=checkpoint_location(view))
+        return cls(claim=claim_name(view), folder=run_folder(view))
+
+    def variable(self) -> Object:
+        """The variable that tells the learner the place."""
+        return literal("NITRO_RESUME_FROM", self.address or SOURCE_MOUNT)
+
+    def volumes(self, view: JobView) -> list[Object]:
+        """The claim, unless the pod has it as its own."""
+        if self.claim is None or self._volume(view) != VOLUME:
+            return []
+        return [{"name": VOLUME, "persistentVolumeClaim": {"claimName": self.claim}}]
+
+    def mounts(self, view: JobView) -> list[Object]:
+        """The run's folder, and nothing else of the claim, to be read only."""
+        if self.claim is None:
+            return []
+        mount = {"name": self._volume(view), "mountPath": SOURCE_MOUNT}
+        return [{**mount, "subPath": self.folder, "readOnly": True}]
+
+    def _volume(self, view: JobView) -> str:
+        # Two volumes of one claim in a pod are more than some storage drivers can do.
+        own = view.spec.learner.checkpoint.s3 is None and claim_name(view) == self.claim
+        return "checkpoints" if own else VOLUME

@@ -46,9 +46,6 @@ class JobView:
         """The view of a job with this resolved spec.
 
         Args:
-            job: the object from the API.
-            spec: its spec with every default.
-            config: the installation's settings.
             credentials: name of the job's Secret; None = the first one's.
         """
         named = {name: job[name] for name in ("apiVersion", "kind", "metadata")}
@@ -64,19 +61,16 @@ class JobView:
 
     @property
     def name(self) -> str:
-        name: str = self.job["metadata"]["name"]
-        return name
+        return str(self.job["metadata"]["name"])
 
     @property
     def namespace(self) -> str:
-        namespace: str = self.job["metadata"]["namespace"]
-        return namespace
+        return str(self.job["metadata"]["namespace"])
 
     @property
     def uid(self) -> str:
         """Identity of the run: keys in Redis and the checkpoint folder carry it."""
-        uid: str = self.job["metadata"]["uid"]
-        return uid
+        return str(self.job["metadata"]["uid"])
 
     @property
     def key(self) -> JobKey:
@@ -166,13 +160,7 @@ def resources(given: Resources, default: Object) -> Object:
 
 
 def scratch(name: str, given: Object, *, memory: bool = False) -> Object:
-    """An empty volume, on disk or in memory, as large as the container's limit of that.
-
-    Args:
-        name: the volume.
-        given: the container's resources.
-        memory: whether it lies in memory.
-    """
+    """An empty volume, on disk or in memory, as large as the container's limit of that."""
     limits = given.get("limits", {})
     if memory:
         return {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": limits.get("memory", "8Gi")}}

@@ -32,9 +32,6 @@ async def access_to(
     """Region, endpoint and credentials for AWS. Raises NoAccess, ApiError.
 
     Args:
-        kube: where the Secret is.
-        namespace: of the job.
-        function: the job's settings.
         endpoints: hosts besides AWS's own that the platform allows, as `host` or `host:port`; `*` is any.
     """
     if function.endpoint_url is not None:
@@ -73,8 +70,6 @@ async def job_token(kube: Kube, view: JobView, *, create: bool) -> str:
     """The token of the job's Secret. Raises NoAccess, ApiError.
 
     Args:
-        kube: where the Secret is.
-        view: the job.
         create: whether the Secret is made if it is missing. While a learner has a deleted one's token, the
             reconcile names the next one.
     """

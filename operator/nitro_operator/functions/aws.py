@@ -103,14 +103,7 @@ class _Server:
 
 
 class Aws:
-    """Clients by access, and the threads that they block.
-
-    Usage::
-
-        aws = Aws(leases.held)
-        answer = await aws.call(access, "get_function", FunctionName="mine")
-        aws.close()
-    """
+    """Clients by access, and the threads that they block."""
 
     def __init__(self, may_write: Callable[[], bool] = lambda: True) -> None:
         """`may_write`: whether this process may change anything, see kube/lease.py. Threads call it."""

@@ -14,9 +14,8 @@ from nitro_operator.functions import finalizer, problems
 from nitro_operator.functions.access import NoAccess, access_to, job_token, redis_url
 from nitro_operator.functions.aws import Access, Aws
 from nitro_operator.functions.desired import desired_function
-from nitro_operator.functions.memory import FunctionMemory, Want
 from nitro_operator.functions.reconciler import FunctionOutcome, FunctionReconciler
-from nitro_operator.functions.state import NOT_SEEN, FunctionState
+from nitro_operator.functions.state import NOT_SEEN, FunctionMemory, FunctionState, Want
 from nitro_operator.kube import names
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import Kube
@@ -44,17 +43,7 @@ LET_GO_SECONDS = 600.0
 
 
 class FunctionController:
-    """Keep every job's function as the job requires it.
-
-    Usage::
-
-        functions = FunctionController(kube, cache, aws, tell, wake, endpoints)
-        functions.start()
-        functions.want(key, Want(view, active=True, actors=8))
-        functions.notice(key)            # its job is being deleted
-        state = functions.state(key)
-        await functions.stop()
-    """
+    """Keep every job's function as the job requires it."""
 
     def __init__(
         self,

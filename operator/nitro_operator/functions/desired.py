@@ -1,4 +1,4 @@
-"""The function that a job should have, as arguments of AWS's API. A pure function of the job."""
+"""The function that a job should have, the one that AWS reports, and the next change. Pure functions."""
 
 from __future__ import annotations
 
@@ -88,3 +88,135 @@ def desired_function(view: JobView, redis_url: str | None, token: str | None) ->
 def own_tags(view: JobView) -> dict[str, str]:
     """The tags that name the owner. The uid tells the function from one of another job or cluster."""
     return {JOB_TAG: str(view.key), UID_TAG: view.uid, MANAGER_TAG: "nitro-operator"}
+
+
+@dataclass(frozen=True)
+class ObservedFunction:
+    """The fields of GetFunction's answer that matter here."""
+
+    arn: str
+    image: str | None
+    architecture: str
+    configuration: Object
+    """Settings, in the same form as DesiredFunction.configuration."""
+    tags: dict[str, str]
+    reserved: int | None
+    state: str
+    """Pending, Active, Inactive (it becomes active with the next invocation) or Failed."""
+    state_reason: tuple[str, str]
+    """Code and message."""
+    update: str
+    """Status of the last change: InProgress, Successful or Failed."""
+    update_reason: tuple[str, str]
+    code_key: tuple[str, str]
+    """A key that differs after every change of code or settings; published versions are compared by it."""
+
+    def owned_by(self, uid: str) -> bool:
+        return self.tags.get(UID_TAG) == uid
+
+    @property
+    def changing(self) -> bool:
+        """Whether AWS is changing it. Until that is done, AWS accepts no other change."""
+        return self.state == "Pending" or self.update == "InProgress"
+
+
+def parse(answer: Object) -> ObservedFunction:
+    """Read the answer of GetFunction."""
+    settings, code = answer["Configuration"], answer.get("Code") or {}
+    vpc = settings.get("VpcConfig") or {}
+    image = (settings.get("ImageConfigResponse") or {}).get("ImageConfig") or {}
+    return ObservedFunction(
+        arn=settings["FunctionArn"],
+        image=code.get("ImageUri"),
+        architecture=next(iter(settings.get("Architectures") or ["x86_64"])),
+        configuration={
+            "Description": settings.get("Description", ""),
+            "Role": settings.get("Role"),
+            "MemorySize": settings.get("MemorySize"),
+            "Timeout": settings.get("Timeout"),
+            "Environment": {"Variables": (settings.get("Environment") or {}).get("Variables") or {}},
+            "ImageConfig": {"EntryPoint": image.get("EntryPoint"), "Command": image.get("Command")},
+            "VpcConfig": {
+                "SubnetIds": sorted(vpc.get("SubnetIds") or []),
+                "SecurityGroupIds": sorted(vpc.get("SecurityGroupIds") or []),
+            },
+        },
+        tags=answer.get("Tags") or {},
+        reserved=(answer.get("Concurrency") or {}).get("ReservedConcurrentExecutions"),
+        state=settings.get("State", "Active"),
+        state_reason=(settings.get("StateReasonCode", ""), settings.get("StateReason", "")),
+        update=settings.get("LastUpdateStatus", "Successful"),
+        update_reason=(
+            settings.get("LastUpdateStatusReasonCode", ""),
+            settings.get("LastUpdateStatusReason", ""),
+        ),
+        code_key=(settings.get("CodeSha256", ""), settings.get("LastModified", "")),
+    )
+
+
+IMAGE_FAILURES = {"ImageAccessDenied", "ImageDeleted", "InvalidImage"}
+"""Reasons of a failed change that concern the code. All others concern the settings."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One call of AWS's API."""
+
+    operation: str
+    """Its name in boto3."""
+    arguments: Object
+
+
+def next_change(
+    desired: DesiredFunction, found: ObservedFunction | None, *, active: bool, again: bool = False
+) -> Change | None:
+    """The call that removes the first difference; None if there is no difference.
+
+    Args:
+        active: whether the job runs. If not, no function is created and no concurrency is reserved, because
+            the account's other functions could not use it.
+        again: whether to repeat a change of code or settings that AWS could not make. Otherwise it waits,
+            although AWS may show the function as it was before, with the difference.
+    """
+    name = {"FunctionName": desired.name}
+    if found is None:
+        return Change("create_function", desired.creation()) if active else None
+    failed = found.update == "Failed"
+    if again or not failed:
+        retry_code = failed and found.update_reason[0] in IMAGE_FAILURES
+        if found.image != desired.image or found.architecture != desired.architecture or retry_code:
+            code = {"ImageUri": desired.image, "Architectures": [desired.architecture]}
+            return Change("update_function_code", name | code)
+        if found.configuration != desired.configuration or failed:
+            return Change("update_function_configuration", name | desired.configuration)
+    if any(found.tags.get(key) != value for key, value in desired.tags.items()):
+        return Change("tag_resource", {"Resource": found.arn, "Tags": desired.tags})
+    reserved = desired.reserved if active else None
+    if found.reserved != reserved:
+        if reserved is None:
+            return Change("delete_function_concurrency", name)
+        return Change("put_function_concurrency", name | {"ReservedConcurrentExecutions": reserved})
+    return None
+
+
+def provisioning(wanted: int, current: int, minutes: int, since_change: float) -> tuple[int | None, float]:
+    """Decide whether to change the provisioned concurrency now.
+
+    A change to 0 is made at once, because nobody uses it. Any other change waits until `minutes` have
+    passed since the last one, because the setup takes minutes and AWS bills them.
+
+    Args:
+        wanted: number to keep ready; 0 = none.
+        current: the number that was requested last, or that AWS could give.
+        minutes: spec.backend.lambda.provisionedConcurrency.minutesBetweenChanges.
+        since_change: seconds since the last change.
+
+    Returns:
+        The new number (None: no change now), and the seconds until a change that has to wait may be made.
+    """
+    if wanted == current:
+        return None, 0.0
+    left = 60.0 * minutes - since_change
+    if wanted == 0 or left <= 0:
+        return wanted, 0.0
+    return None, left

@@ -12,7 +12,7 @@ import re
 from nitro_api.spec.lambda_backend import REFUSED_CREDENTIALS, function_name, image_region
 from nitro_operator.functions.access import NoAccess
 from nitro_operator.functions.aws import CLIENT, ENDPOINT, NO_CREDENTIALS, NO_LEASE, UNREACHABLE, AwsError
-from nitro_operator.functions.observed import ObservedFunction
+from nitro_operator.functions.desired import ObservedFunction
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation.diagnosis import Problem
 
@@ -190,7 +190,6 @@ def misfit(found: Object, function: str, memory: int, timeout: int) -> Problem |
 
     Args:
         found: AWS's configuration of the function.
-        function: its name.
         memory: MiB that the job states.
         timeout: seconds that the job needs.
     """

@@ -11,15 +11,19 @@ from nitro_api.spec.lambda_backend import ALIAS, LambdaBackendSpec
 from nitro_operator.builders import JobView
 from nitro_operator.functions import problems
 from nitro_operator.functions.aws import Access, Aws, AwsError
-from nitro_operator.functions.desired import DesiredFunction
-from nitro_operator.functions.diff import next_change, provisioning
-from nitro_operator.functions.observed import ObservedFunction, parse
+from nitro_operator.functions.desired import (
+    DesiredFunction,
+    ObservedFunction,
+    next_change,
+    parse,
+    provisioning,
+)
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation.diagnosis import Problem
 
 MAX_CHANGES = 12
 """More changes than any function needs. If somebody else undoes each change, the next look continues."""
-GONE = "ResourceNotFoundException"
+GONE = ("ResourceNotFoundException", "ProvisionedConcurrencyConfigNotFoundException")
 HEALTH = json.dumps({"kind": "spec"}).encode()
 
 
@@ -45,12 +49,6 @@ class FunctionOutcome:
 class FunctionReconciler:
     """Bring one function to its desired state.
 
-    Usage::
-
-        reconciler = FunctionReconciler(aws, access, "nitro-team-hopper")
-        outcome = await reconciler.bring(desired, uid, active=True, actors=8, published=None)
-        await reconciler.remove(uid)
-
     Every method raises AwsError.
     """
 
@@ -72,9 +70,7 @@ class FunctionReconciler:
         """Change the function towards the desired state, as far as AWS allows it now.
 
         Args:
-            desired: the function that the job should have.
             uid: of the job. A function of another job is never changed.
-            active: whether the job runs.
             actors: sandboxes to keep ready, where provisioned concurrency is on; None = as many as before.
             published: code that the alias is known to point to.
             again: whether to repeat a change that AWS could not make.
@@ -92,7 +88,7 @@ class FunctionReconciler:
                     )
             step = next_change(desired, found, active=active, again=again and attempt == 0)
             if step is not None:
-                await self._call(step.operation, **step.arguments)
+                await self._aws.call(self._access, step.operation, **step.arguments)
             elif found is None:
                 return FunctionOutcome(ready=False)
             else:
@@ -104,11 +100,7 @@ class FunctionReconciler:
         found = await self.look()
         if found is None or not found.owned_by(uid):
             return
-        try:
-            await self._call("delete_function", FunctionName=self._name)
-        except AwsError as error:
-            if error.code != GONE:
-                raise
+        await self._find("delete_function")
 
     async def check(
         self, function: LambdaBackendSpec, view: JobView, healthy: str | None
@@ -116,37 +108,25 @@ class FunctionReconciler:
         """Check a function that somebody else manages (`manage: false`): it must exist and fit the job.
 
         Args:
-            function: the job's settings.
-            view: the job.
             healthy: revision that is known to be healthy. It is not invoked again, because that costs money.
 
         Returns:
             The outcome, and the revision that was checked.
         """
-        try:
-            found = await self._call("get_function_configuration", FunctionName=self._name)
-        except AwsError as error:
-            if error.code == GONE:
-                return FunctionOutcome(ready=False, problem=problems.missing(self._name, function.region)), ""
-            raise
-        revision = str(found.get("RevisionId", ""))
+        found = await self._find("get_function_configuration")
+        if found is None:
+            return FunctionOutcome(ready=False, problem=problems.missing(self._name, function.region)), ""
+        pending, revision = found.get("State") == "Pending", str(found.get("RevisionId", ""))
         problem = problems.misfit(found, self._name, function.memory_mib, view.spec.actor.timeout_seconds)
-        if problem is None and found.get("State") != "Pending" and revision != healthy:
+        if problem is None and not pending and revision != healthy:
             problem = await self._health(view)
-        return FunctionOutcome(
-            ready=problem is None and found.get("State") != "Pending",
-            problem=problem,
-            changing=found.get("State") == "Pending",
-        ), revision
+        return FunctionOutcome(problem is None and not pending, problem, changing=pending), revision
 
     async def look(self) -> ObservedFunction | None:
         """The function as AWS has it; None if there is none."""
-        try:
-            answer = await self._call("get_function", FunctionName=self._name)
-        except AwsError as error:
-            if error.code == GONE:
-                return None
-            raise
+        answer = await self._find("get_function")
+        if answer is None:
+            return None
         if "TagsError" in answer:  # without its tags the job's own function would be taken for another's
             told = "the answer has no tags, which AWS gives only with lambda:ListTags"
             raise AwsError("get_function", "AccessDenied", told)
@@ -179,17 +159,12 @@ class FunctionReconciler:
 
     async def _publish(self) -> None:
         """Point the alias to the newest code. Unchanged code gets no new version."""
-        version = (await self._call("publish_version", FunctionName=self._name))["Version"]
-        name = {"FunctionName": self._name, "Name": ALIAS}
-        try:
-            alias = await self._call("get_alias", **name)
-        except AwsError as error:
-            if error.code != GONE:
-                raise
-            await self._call("create_alias", **name, FunctionVersion=version)
-        else:
-            if alias["FunctionVersion"] != version:
-                await self._call("update_alias", **name, FunctionVersion=version)
+        version = (await self._call("publish_version"))["Version"]
+        alias = await self._find("get_alias", Name=ALIAS)
+        if alias is None:
+            await self._call("create_alias", Name=ALIAS, FunctionVersion=version)
+        elif alias["FunctionVersion"] != version:
+            await self._call("update_alias", Name=ALIAS, FunctionVersion=version)
 
     async def _provision(
         self, desired: DesiredFunction, actors: int | None
@@ -200,8 +175,7 @@ class FunctionReconciler:
             The number, its problem if any, and the seconds until it may change.
         """
         assert desired.minutes_between_changes is not None
-        name = {"FunctionName": self._name, "Qualifier": ALIAS}
-        now = await self._provisioned(name)
+        now = await self._find("get_provisioned_concurrency_config", Qualifier=ALIAS) or {}
         requested = int(now.get("RequestedProvisionedConcurrentExecutions", 0))
         wanted = requested if actors is None else actors
         if desired.reserved is not None:
@@ -212,28 +186,20 @@ class FunctionReconciler:
         current = allocated if failed and wanted else requested
         change, left = provisioning(wanted, current, desired.minutes_between_changes, _seconds_since(now))
         if change == 0:
-            await self._call("delete_provisioned_concurrency_config", **name)
+            await self._call("delete_provisioned_concurrency_config", Qualifier=ALIAS)
         elif change is not None:
             count = {"ProvisionedConcurrentExecutions": change}
-            await self._call("put_provisioned_concurrency_config", **name, **count)
+            await self._call("put_provisioned_concurrency_config", Qualifier=ALIAS, **count)
         problem = None
         if failed and change is None and current < wanted:
             problem = problems.not_provisioned(self._name, str(now.get("StatusReason", "")))
         return current if change is None else change, problem, left or None
 
-    async def _provisioned(self, name: Object) -> Object:
-        try:
-            return await self._call("get_provisioned_concurrency_config", **name)
-        except AwsError as error:
-            if error.code == "ProvisionedConcurrencyConfigNotFoundException":
-                return {}
-            raise
-
     # ------------------------------------------------------------ health
 
     async def _health(self, view: JobView) -> Problem | None:
         wanted = view.spec.environment
-        answer = await self._call("invoke", FunctionName=self._name, Payload=HEALTH)
+        answer = await self._call("invoke", Payload=HEALTH)
         try:
             told = json.loads(answer["Payload"])
             body = told["body"]
@@ -252,7 +218,16 @@ class FunctionReconciler:
         return None
 
     async def _call(self, operation: str, **arguments: object) -> Object:
-        return await self._aws.call(self._access, operation, **arguments)
+        return await self._aws.call(self._access, operation, FunctionName=self._name, **arguments)
+
+    async def _find(self, operation: str, **arguments: object) -> Object | None:
+        """The answer to a call; None if what it names does not exist."""
+        try:
+            return await self._call(operation, **arguments)
+        except AwsError as error:
+            if error.code not in GONE:
+                raise
+            return None
 
 
 def _seconds_since(provisioned: Object) -> float:

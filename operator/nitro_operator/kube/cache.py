@@ -76,8 +76,6 @@ class Cache:
         """Replace all objects of a kind by a full list. Returns the jobs for which something changed.
 
         Args:
-            kind: the kind.
-            objects: the list.
             unseen: namespaces that could not be listed; their objects stay.
         """
         changed: set[JobKey] = set()

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 import aiohttp
@@ -45,6 +46,16 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml; charset=utf-8"
 
 
+class _Call(NamedTuple):
+    """One request."""
+
+    method: str
+    path: str
+    query: dict[str, str] | None = None
+    body: Object | bytes | None = None
+    content_type: str = "application/json"
+
+
 async def connect() -> Kube:
     """Create a client from the pod's service account, otherwise from the kubeconfig.
 
@@ -63,12 +74,6 @@ async def connect() -> Kube:
 
 class Kube:
     """The few API calls that the operator needs, on plain JSON objects.
-
-    Usage::
-
-        kube = await connect()
-        service = await kube.apply(builders.redis_service(...), force=True)
-        await kube.close()
 
     Every call raises ApiError, and makes at most ATTEMPTS requests (a list: for each page). A write ends
     within WRITE_TIMEOUT_SECONDS.
@@ -135,7 +140,7 @@ class Kube:
         timeout = aiohttp.ClientTimeout(total=WATCH_SECONDS + 3 * TIMEOUT_SECONDS, sock_read=silence)
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                response = await self._send("GET", path, query, timeout=timeout)
+                response = await self._send(_Call("GET", path, query), timeout)
             try:
                 if response.status >= 400:
                     raise refusal_of(response.status, await response.read())  # type: ignore[no-untyped-call]
@@ -168,39 +173,38 @@ class Kube:
         return await self._request("PATCH", path, query, to_yaml(obj), APPLY_PATCH)
 
     async def merge(
-        self, kind: Kind, namespace: str, name: str, patch: Object, subresource: str | None = None
-    ) -> Object:
-        path = kind.path(namespace, name, subresource)
-        return await self._request("PATCH", path, {"fieldManager": FIELD_MANAGER}, patch, MERGE_PATCH)
-
-    async def patch_part(
-        self, kind: Kind, namespace: str, name: str, patch: Object, subresource: str | None = None
-    ) -> Object:
-        """A strategic merge patch: it finds entries of lists by name, and leaves the others as they are."""
-        path = kind.path(namespace, name, subresource)
-        return await self._request("PATCH", path, {"fieldManager": FIELD_MANAGER}, patch, STRATEGIC_PATCH)
-
-    async def delete(
         self,
         kind: Kind,
         namespace: str,
         name: str,
-        uid: str,
+        patch: Object,
+        subresource: str | None = None,
+        content_type: str = MERGE_PATCH,
+    ) -> Object:
+        """A merge patch. Of the type STRATEGIC_PATCH it finds entries of lists by name, and leaves others."""
+        path = kind.path(namespace, name, subresource)
+        return await self._request("PATCH", path, {"fieldManager": FIELD_MANAGER}, patch, content_type)
+
+    async def delete(
+        self,
+        kind: Kind,
+        obj: Object,
         *,
-        version: str | None = None,
+        unchanged: bool = False,
         foreground: bool = False,
         grace_seconds: int | None = None,
     ) -> None:
-        """Delete the object with this uid, and this resourceVersion where one is given. A missing object, or
-        one that is newer, is no error. A pod has its own grace period unless one is given."""
+        """Delete an object; where `unchanged` is set, only this version of it. A missing object, or one that
+        is newer, is no error. A pod has its own grace period unless one is given."""
+        meta, named = obj["metadata"], ("uid", "resourceVersion") if unchanged else ("uid",)
         body: Object = {
             "propagationPolicy": "Foreground" if foreground else "Background",
-            "preconditions": {"uid": uid} | ({"resourceVersion": version} if version else {}),
+            "preconditions": {name: meta[name] for name in named},
         }
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds
         try:
-            await self._request("DELETE", kind.path(namespace, name), body=body)
+            await self._request("DELETE", kind.path(meta["namespace"], meta["name"]), body=body)
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
@@ -214,6 +218,7 @@ class Kube:
         content_type: str = "application/json",
     ) -> Object:
         writes = method != "GET"
+        call = _Call(method, path, query, body, content_type)
         until = time.monotonic() + WRITE_TIMEOUT_SECONDS
         refused: ApiError | None = None
         for attempt in range(ATTEMPTS):
@@ -224,7 +229,7 @@ class Kube:
             left = max(until - time.monotonic(), 0.1)  # no time-out at all would be 0
             seconds = min(TIMEOUT_SECONDS, left) if writes else TIMEOUT_SECONDS * 2**attempt
             try:
-                return await self._once(method, path, query, body, content_type, seconds, again=attempt > 0)
+                return await self._once(call, seconds, again=attempt > 0)
             except ApiError as error:
                 if error.status or refused is None:
                     refused = error  # a refusal says more than a later try without an answer
@@ -236,20 +241,10 @@ class Kube:
             await asyncio.sleep(pause)
         raise AssertionError("unreachable")
 
-    async def _once(
-        self,
-        method: str,
-        path: str,
-        query: dict[str, str] | None,
-        body: Object | bytes | None,
-        content_type: str,
-        seconds: float,
-        *,
-        again: bool,
-    ) -> Object:
-        timeout = aiohttp.ClientTimeout(total=seconds)
+    async def _once(self, call: _Call, seconds: float, *, again: bool) -> Object:
+        method, path = call.method, call.path
         try:
-            response = await self._send(method, path, query, body, content_type, again=again, timeout=timeout)
+            response = await self._send(call, aiohttp.ClientTimeout(total=seconds), again=again)
             raw: bytes = await response.read()  # type: ignore[no-untyped-call]
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             metrics.API_REQUESTS.labels(method, "0").inc()
@@ -265,16 +260,9 @@ class Kube:
         return parsed
 
     async def _send(
-        self,
-        method: str,
-        path: str,
-        query: dict[str, str] | None = None,
-        body: Object | bytes | None = None,
-        content_type: str = "application/json",
-        *,
-        again: bool = False,
-        timeout: aiohttp.ClientTimeout,
+        self, call: _Call, timeout: aiohttp.ClientTimeout, *, again: bool = False
     ) -> RESTResponse:
+        method, path, query, body, content_type = call
         url = self._api.configuration.host + path + (f"?{urlencode(query)}" if query else "")
         headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": FIELD_MANAGER}
         if again:

@@ -44,7 +44,6 @@ def credentials(job: str, part: str) -> str:
     it knows by this name, also after the Secret was replaced (kubernetes/kubernetes#131589).
 
     Args:
-        job: the job's name.
         part: what makes the name unique.
     """
     return f"{job}-{part[:8]}-credentials"

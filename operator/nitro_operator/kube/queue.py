@@ -38,13 +38,6 @@ class WorkQueue(Generic[K]):
     While a key waits for such a delay, adding it changes nothing: a job that cannot be brought on has events
     all the time, its learner's reports for example, and each would be one more request that fails. Only what
     may end the failure is added with `at_once`.
-
-    Usage::
-
-        queue = WorkQueue(reconcile, workers=8)
-        queue.start()
-        queue.add(key)
-        await queue.stop()
     """
 
     def __init__(self, handle: Callable[[K], Awaitable[float | None]], workers: int, timeout: float) -> None:

@@ -37,10 +37,6 @@ class Watch:
     server no longer has that version, or does not serve the kind, the watch starts again with all existing
     objects. No event tells what was deleted meanwhile, so the watch then asks for a list. It also asks for
     one when it begins, because objects may have been deleted since the list that filled the cache.
-
-    Usage::
-
-        await Watch(kube, kinds.POD, None, controller.notice, controller.list_again).run()
     """
 
     def __init__(

@@ -17,6 +17,7 @@ from nitro_operator.observation.observed import (
     alive,
     condition,
     containers,
+    created,
     learner_exit,
     terminating,
 )
@@ -28,12 +29,7 @@ CLOCKS = timedelta(seconds=2)
 
 
 class LearnerPods:
-    """Memory of the learner pods of one Job.
-
-    Usage::
-
-        observed = learner_pods.present(observe(cache, job), job, server_now)
-    """
+    """Memory of the learner pods of one Job."""
 
     def __init__(self) -> None:
         self._job_uid: str | None = None
@@ -68,7 +64,7 @@ class LearnerPods:
 
     def _is_present(self, pod: Object, job: Object) -> bool:
         if self._newest is not None:
-            return bool(_created(pod) >= _created(self._newest))
+            return created(pod) >= created(self._newest)
         # This operator has just started. A later report means that a newer pod was there.
         ended, told = finished_at(pod), reported.moment(reported.section(job, "training").get("updatedAt"))
         return ended is None or told is None or told <= ended + CLOCKS
@@ -116,11 +112,6 @@ def disruption(pod: Object) -> str | None:
         found = pod.get("status") or {}
     told = [found[name].strip() for name in ("reason", "message") if found.get(name)]
     return ": ".join(told) or None
-
-
-def _created(pod: Object) -> str:
-    created: str = pod["metadata"]["creationTimestamp"]
-    return created
 
 
 def _ended_by_itself(pod: Object) -> bool:

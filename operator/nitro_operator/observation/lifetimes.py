@@ -22,14 +22,7 @@ LONGEST_SECONDS = 600.0
 
 
 class PodLifetimes:
-    """Count a job's actor pods and measure their times, at every event of a pod.
-
-    Usage::
-
-        lifetimes = PodLifetimes.restored(job, pods, server_now)
-        lifetimes.see(pods, server_now)
-        lifetimes.times, lifetimes.started
-    """
+    """Count a job's actor pods and measure their times, at every event of a pod."""
 
     def __init__(self, times: PodTimes = USUAL, started: int = 0) -> None:
         self.started = started

@@ -33,11 +33,6 @@ class PodMeter:
     A pod is first seen some time after its start, because the kubelet reports late on a busy node. That time
     is added when the pod is first seen.
 
-    Usage::
-
-        meter = PodMeter.restored(job, pods, server_now)
-        total = meter.sample(pods, monotonic, server_now)
-
     Attributes:
         total: unit: pod-seconds.
         vcpu_seconds: requested CPU by state.

@@ -87,7 +87,7 @@ def observe(cache: Cache, job: Object) -> Observed:
     former = [pod for pod in learners if alive(pod)]
     return Observed(
         learner_job=learner_job,
-        learner_pod=max((p for p in learners if _is_of(p, learner_job)), key=_created, default=None),
+        learner_pod=max((p for p in learners if _is_of(p, learner_job)), key=created, default=None),
         claim=claim,
         former_pods=former if learner_job is None else [],
         actor_service=service,
@@ -107,17 +107,16 @@ def _component(pod: Object) -> str | None:
     return component
 
 
-def _created(obj: Object) -> str:
+def created(obj: Object) -> str:
     """The time at which the API server stored an object, in whole seconds of UTC."""
-    created: str = obj["metadata"]["creationTimestamp"]
-    return created
+    return str(obj["metadata"]["creationTimestamp"])
 
 
 def _is_of_run(pod: Object, job: Object) -> bool:
     """Whether a pod is this job's, not that of a deleted one of the same name. Pods of earlier releases have
     no label that says it, but they are not older than their job."""
     run = pod["metadata"].get("labels", {}).get(names.RUN_LABEL)
-    return bool(run == job["metadata"]["uid"]) if run is not None else _created(pod) >= _created(job)
+    return bool(run == job["metadata"]["uid"]) if run is not None else created(pod) >= created(job)
 
 
 def _goes_with_another(child: Object, uid: str) -> bool:

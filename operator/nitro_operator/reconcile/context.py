@@ -7,7 +7,7 @@ from datetime import datetime
 
 from nitro_api.pools.sleeping import Division
 from nitro_operator.backends import ActorDeployment
-from nitro_operator.builders.source import Source
+from nitro_operator.builders.storage import Source
 from nitro_operator.kube.kinds import JobKey, Object
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.observed import Observed

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError
-from nitro_operator.kube.kinds import KNATIVE_SERVICE, LEARNER_JOB, POD, TRAINING_JOB, Object
+from nitro_operator.kube.kinds import KNATIVE_SERVICE, LEARNER_JOB, POD, TRAINING_JOB, Kind, Object
 from nitro_operator.observation import reported
 from nitro_operator.observation.observed import holds, left_running, terminating
 from nitro_operator.reconcile.context import ReconcileContext
@@ -32,11 +35,8 @@ class Ending:
         service = run.observed.actor_service
         if service is None or terminating(service):
             return
-        name, uid = service["metadata"]["name"], service["metadata"]["uid"]
-        try:
-            await self._kube.delete(KNATIVE_SERVICE, run.key.namespace, name, uid)
-        except ApiError as error:
-            run.memory.trouble["actors"] = refusal(KNATIVE_SERVICE, name, error)
+        with noting(run, "actors", KNATIVE_SERVICE, service):
+            await self._kube.delete(KNATIVE_SERVICE, service)
 
     async def clean_up(self, run: ReconcileContext) -> None:
         """Delete the learner of a finished job, if it goes on, and the job when its time to live is over."""
@@ -52,10 +52,8 @@ class Ending:
         if left > 0:
             run.again.append(left + 0.1)
             return
-        # With its version: a user may have changed the job, and the watch may not have told it yet.
-        name, meta = run.key.name, run.job["metadata"]
-        version = meta["resourceVersion"]
-        await self._kube.delete(TRAINING_JOB, run.key.namespace, name, meta["uid"], version=version)
+        # Unchanged: a user may have changed the job, and the watch may not have told it yet.
+        await self._kube.delete(TRAINING_JOB, run.job, unchanged=True)
 
     async def end_pod(self, run: ReconcileContext) -> None:
         """Delete a learner's pod that containers of others keep after its learner has ended.
@@ -66,18 +64,21 @@ class Ending:
         pod = run.observed.learner_pod
         if pod is None or not left_running(pod):
             return
-        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        try:
-            await self._kube.delete(POD, run.key.namespace, name, uid, grace_seconds=GRACE_SECONDS)
-        except ApiError as error:
-            run.memory.trouble["learner"] = refusal(POD, name, error)
+        with noting(run, "learner", POD, pod):
+            await self._kube.delete(POD, pod, grace_seconds=GRACE_SECONDS)
 
 
 async def delete_learner(kube: Kube, run: ReconcileContext, job: Object) -> None:
     """Delete the learner's Job. A refusal becomes the learner's trouble."""
     # In the foreground: the Job stays until its pod has ended, so two learners never share a checkpoint.
-    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    with noting(run, "learner", LEARNER_JOB, job):
+        await kube.delete(LEARNER_JOB, job, foreground=True)
+
+
+@contextmanager
+def noting(run: ReconcileContext, part: str, kind: Kind, obj: Object) -> Iterator[None]:
+    """Make the refusal of a write to an object the trouble of a part of the job."""
     try:
-        await kube.delete(LEARNER_JOB, run.key.namespace, name, uid, foreground=True)
+        yield
     except ApiError as error:
-        run.memory.trouble["learner"] = refusal(LEARNER_JOB, name, error)
+        run.memory.trouble[part] = refusal(kind, obj["metadata"]["name"], error)

@@ -21,8 +21,8 @@ from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.metering import state_of
 from nitro_operator.observation.reported import moment
 from nitro_operator.reconcile.context import ReconcileContext
+from nitro_operator.sleeping.memory import Usage
 from nitro_operator.sleeping.plan import uid_of
-from nitro_operator.sleeping.work import Usage
 
 LOOK_SECONDS = 15.0
 """Time between two looks at the sleepers of a job. Metrics servers measure every 15 to 60 s."""

@@ -24,7 +24,7 @@ from nitro_operator.observation.metering import PodMeter
 from nitro_operator.observation.observed import Observed, named_secret
 from nitro_operator.reconcile import permission
 from nitro_operator.sleeping.memory import SleepMemory
-from nitro_operator.status.news import FormerRunNews, SharingNews
+from nitro_operator.status.events import FormerRunNews, SharingNews
 
 logger = logging.getLogger(__name__)
 

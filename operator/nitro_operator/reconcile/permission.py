@@ -34,21 +34,15 @@ def judged(forbidden: Problem | None, unlisted: Problem | None, observed: Observ
         forbidden: what no job may do; None if it does nothing of that.
         unlisted: labels or annotations that no job may start with. A job that is changed is suspended before,
             so a learner that is there has started with them.
-        observed: the job's children.
     """
     if forbidden is None and unlisted is not None and observed.learner_job is not None:
-        return Judgement(Stage.ACTIVE, _goes_on(unlisted))
+        said = (
+            "the job was started before this was forbidden, and runs on with it; once it is suspended, it is "
+            f"refused. {unlisted.message}"
+        )
+        return Judgement(Stage.ACTIVE, Problem(unlisted.reason, said))
     problem = forbidden or unlisted
     return None if problem is None else Judgement(Stage.NOT_ALLOWED, problem)
-
-
-def _goes_on(problem: Problem) -> Problem:
-    """The warning about a job whose learner was started before its metadata was forbidden."""
-    return Problem(
-        problem.reason,
-        "the job was started before this was forbidden, and runs on with it; once it is suspended, it is "
-        f"refused. {problem.message}",
-    )
 
 
 def other_code(spec: JobSpec) -> Problem | None:

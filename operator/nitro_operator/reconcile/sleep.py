@@ -27,8 +27,7 @@ from nitro_operator.observation.observed import actors_of, learner_running, read
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.sleeping import plan
 from nitro_operator.sleeping.owners import Owners
-from nitro_operator.sleeping.phases import PodPhases, pending, restarts
-from nitro_operator.sleeping.plan import Plan, Target, first_to_go, uid_of
+from nitro_operator.sleeping.plan import Plan, PodPhases, Target, first_to_go, pending, restarts, uid_of
 from nitro_operator.sleeping.resizer import Refusal, Resizer
 
 logger = logging.getLogger(__name__)
@@ -256,11 +255,10 @@ class Sleeping:
         if pods:
             logger.info("%s: %d sleeping actor pods are replaced: %s", run.key, len(pods), why)
         for pod in pods[:BATCH]:
-            meta = pod["metadata"]
             try:
-                await self._kube.delete(POD, meta["namespace"], meta["name"], meta["uid"])
+                await self._kube.delete(POD, pod)
             except ApiError as error:
-                logger.warning("%s: cannot delete %s: %s", run.key, meta["name"], error)
+                logger.warning("%s: cannot delete %s: %s", run.key, pod["metadata"]["name"], error)
                 run.again.append(1.0)
 
 

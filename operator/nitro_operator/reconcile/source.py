@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nitro_api.rules.resume_rules import differences
 from nitro_operator.builders import JobView
-from nitro_operator.builders.source import Source
+from nitro_operator.builders.storage import Source
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.kinds import JobKey, Object
 from nitro_operator.observation import reported

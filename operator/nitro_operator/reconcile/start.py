@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import secrets
 from datetime import datetime
 
 from nitro_operator.backends import ActorDeployment, KnativeRelease
 from nitro_operator.builders import (
     JobView,
     checkpoint_claim,
+    credentials_secret,
     learner_access,
     learner_job,
     network_policies,
@@ -28,12 +31,22 @@ from nitro_operator.kube.kinds import (
     Object,
     kind_of,
 )
+from nitro_operator.kube.secrets import find, get_or_create
 from nitro_operator.observation import reported
-from nitro_operator.observation.observed import holds, observe, queued, takes_token, terminating
+from nitro_operator.observation.observed import (
+    Observed,
+    containers,
+    holds,
+    named_secret,
+    observe,
+    queued,
+    takes_token,
+    terminating,
+)
 from nitro_operator.reconcile.apply import Applier
 from nitro_operator.reconcile.context import ReconcileContext
-from nitro_operator.reconcile.ending import delete_learner
-from nitro_operator.reconcile.secret import ensure_secret
+from nitro_operator.reconcile.ending import delete_learner, noting
+from nitro_operator.reconcile.memory import JobMemory
 from nitro_operator.reconcile.trouble import (
     FEATURE_DISABLED,
     REFUSED,
@@ -113,19 +126,13 @@ class Starter:
         owners, so nobody else would. The garbage collector is about to delete the rest."""
         for child in [*run.observed.foreign, *run.observed.former_pods]:
             kind, meta = kind_of(child), child["metadata"]
+            part = "learner" if meta["labels"].get(names.COMPONENT_LABEL) == names.LEARNER else "actors"
             if kind is VOLUME_CLAIM or meta.get("ownerReferences") or terminating(child):
                 continue
             if not names.made_for(child, run.key.name):
                 continue  # a stranger's: the condition names it, and only its owner may delete it
-            try:
-                # Only what owns others is deleted after them.
-                foreground = kind is not POD
-                await self._kube.delete(
-                    kind, meta["namespace"], meta["name"], meta["uid"], foreground=foreground
-                )
-            except ApiError as error:
-                part = "learner" if meta["labels"].get(names.COMPONENT_LABEL) == names.LEARNER else "actors"
-                run.memory.trouble[part] = refusal(kind, meta["name"], error)
+            with noting(run, part, kind, child):  # only what owns others is deleted after them
+                await self._kube.delete(kind, child, foreground=kind is not POD)
 
     async def _has_secret(self, run: ReconcileContext, view: JobView) -> bool:
         """Whether the Secret exists. If it was deleted, so is the learner's Job, which was made with it."""
@@ -164,11 +171,9 @@ class Starter:
         leaving = service is not None and terminating(service)
         gone = service is None and revisions
         if old is not None and not leaving:
-            kind, meta = kind_of(old), old["metadata"]
-            try:
-                await self._kube.delete(kind, meta["namespace"], meta["name"], meta["uid"], foreground=True)
-            except ApiError as error:
-                run.memory.trouble["actors"] = refusal(kind, meta["name"], error)
+            kind = kind_of(old)
+            with noting(run, "actors", kind, old):
+                await self._kube.delete(kind, old, foreground=True)
         if old is not None or leaving or gone:
             run.again.append(WAIT_SECONDS)
             left = [*([service] if service is not None else []), *revisions]
@@ -236,3 +241,41 @@ class Starter:
                 run.memory.trouble[part] = problem
             else:
                 run.again.append(left + 0.1 if left > 0 else HELD_SECONDS)
+
+
+logger = logging.getLogger(__name__)
+
+CHECK_SECONDS = 120.0
+CHECK_SECONDS_WHILE_STARTING = 10.0
+NOT_STARTED = {"ContainerCreating", "PodInitializing", "CreateContainerConfigError"}
+"""A pod in these states may wait for the Secret: a missing volume shows only as an event."""
+
+
+async def ensure_secret(kube: Kube, view: JobView, memory: JobMemory, observed: Observed, now: float) -> bool:
+    """Create the Secret before the first pods; later look whether it still exists.
+
+    It is looked for before the learner starts, while a pod does not start, and every two minutes.
+
+    Returns:
+        False if pods were made with a Secret that is deleted. The memory then has the name of the next one,
+        and learner and actors have to be made again: new pods would get the deleted Secret's content by the
+        same name.
+    """
+    starting = any(_waits(pod) for pod in (*observed.actor_pods, observed.learner_pod) if pod is not None)
+    rest = CHECK_SECONDS_WHILE_STARTING if starting else CHECK_SECONDS
+    if observed.learner_job is not None and now - memory.secret_checked < rest * memory.jitter:
+        return True
+    wanted = credentials_secret(view)
+    if named_secret(observed) != view.credentials:
+        await get_or_create(kube, wanted)
+    elif await find(kube, wanted) is None:
+        logger.warning("%s: Secret %s was deleted: its pods are replaced", view.key, view.credentials)
+        memory.name_secret(names.credentials(view.name, secrets.token_hex(4)))
+        return False
+    memory.secret_checked = now
+    return True
+
+
+def _waits(pod: Object) -> bool:
+    states = ((status.get("state") or {}).get("waiting") or {} for status in containers(pod))
+    return any(waiting.get("reason") in NOT_STARTED for waiting in states)

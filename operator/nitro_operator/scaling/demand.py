@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from statistics import fmean
 
 from nitro_api import JobSpec
 from nitro_api.pools.holding import WINDOW, Demand, Holding, PastRound, PodTimes, hold, hold_for
+from nitro_api.resolution.resolve import fades
 from nitro_api.spec.learner_status import ACTORS_SILENT, TrainingStatus
-from nitro_operator.scaling.bounds import bounds
+
+
+def bounds(spec: JobSpec, round: int, requested: int) -> tuple[int, int]:
+    """Fewest and most actors that any later round can request.
+
+    Args:
+        round: last finished round; the present request is for the one after it.
+    """
+    scaling = spec.scaling
+    fewest, most = scaling.min_actors, scaling.max_actors
+    if scaling.record.plan == "constant":
+        return requested, requested
+    if scaling.record.plan == "schedule" and scaling.schedule:
+        later = scaling.schedule[round + 1 :] or scaling.schedule[-1:]
+        return min(later), max(later)
+    if scaling.record.monotone:
+        return max(fewest, requested), most
+    if fades(spec):
+        # The round after the present one is scored with d^(round + 1), and the score is 1 at most.
+        return fewest, max(fewest, math.floor(most * scaling.decay ** (round + 1)))
+    return fewest, most
+
 
 HEARTBEAT_SECONDS = 60.0
 """Time without a report after which a learner counts as silent; it reports every ten seconds."""
@@ -30,8 +53,6 @@ def holding(
     """The number of actors to hold now, as spec.scaling.hold wants it.
 
     Args:
-        spec: resolved.
-        training: the learner's report.
         elapsed: seconds since its request.
         held: actors that are held now, starting ones included.
         times: to start an actor and to release one.

@@ -90,10 +90,8 @@ def reachable(key: K, target: Mapping[K, int], held: Mapping[K, int], limit: int
     minima of admitted jobs if that is more.
 
     Args:
-        key: the job.
         target: the result of `grants`, of these jobs.
         held: what each of them holds according to its published status.
-        limit: their limit.
         leaving: actors that exist beyond what is held. They never take a grant away.
     """
     mine = target.get(key, 0)

@@ -106,10 +106,8 @@ class Platform:
         """Set a job's request. Returns its grant, which is a multiple of `step`.
 
         Args:
-            key: the job.
             minimum: its I_min. The job takes nothing until it can take that many.
             wanted: actors that it would use now.
-            score: its boosting score.
             since: time since which it waits, or waited. Unix seconds.
             idle: actors beyond `wanted` that it would hold for later rounds.
             step: actors in a pod. The numbers above are multiples of it.

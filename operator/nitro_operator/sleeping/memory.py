@@ -1,18 +1,183 @@
-"""What the operator remembers of a job's sleeping pods. The status and the pods themselves say the rest."""
+"""What the operator remembers of a job's pods: what the learner needs of them, and who works asleep."""
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
+from nitro_api.pools.sleeping import Later, PoolNeed
+from nitro_api.spec.learner_status import TrainingStatus
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation import reported
 from nitro_operator.observation.diagnosis import Problem
+from nitro_operator.observation.metering import state_of
 from nitro_operator.observation.observed import ready
-from nitro_operator.sleeping.need import NeedClock
-from nitro_operator.sleeping.phases import pending
-from nitro_operator.sleeping.work import WorkMemory
+from nitro_operator.observation.reported import moment
+from nitro_operator.sleeping.plan import pending, uid_of
+
+REMEMBERED = 16
+"""Earlier needs that are remembered: the learner's word falls a few times in a gap."""
+ALL = 2**31
+"""More pods than any job has."""
+
+
+class NeedClock:
+    """The learner's words on what it needs, with the times at which they came, by this process's clock.
+
+    A word holds since it was first seen, because the learner's clock may be wrong. Of a word that was there
+    when the operator began, the learner's own time says how old it is.
+
+    A learner that finishes a round must have needed actors in it. One that has not said so is not believed
+    until it says that it needs some: a job's report never gives it more than its grant.
+    """
+
+    def __init__(self) -> None:
+        self._word: TrainingStatus | None = None
+        self._at = 0.0
+        self._past: deque[tuple[float, int]] = deque(maxlen=REMEMBERED)
+        self._held: int | None = None
+        self._returned: deque[tuple[float, int]] = deque(maxlen=REMEMBERED)
+        self._round: int | None = None
+        self._needed = True  # in the present round
+        self._believed = True
+
+    def see(self, training: TrainingStatus | None, now: float, server_now: datetime) -> None:
+        """Note the learner's report."""
+        if training is None or training.needed_at is None:
+            self._word = None
+            return
+        before, self._word = self._word, training
+        if before is None:
+            decided = moment(training.needed_at) or server_now
+            self._at = now - max(0.0, (server_now - decided).total_seconds())
+            self._past.append((self._at, ALL))
+        elif before.needed_at != training.needed_at:
+            if (training.needs_now or 0) < (before.needs_now or 0):
+                self._past.append((now, before.needs_now or 0))
+            self._at = now
+        self._judge(training)
+
+    @property
+    def said_nothing(self) -> bool:
+        """Whether the learner does not say what it needs, as those of earlier releases."""
+        return self._word is None
+
+    @property
+    def known(self) -> bool:
+        """Whether the learner says what it needs, and is believed."""
+        return self._word is not None and self._believed
+
+    def need(self, per_pod: int, now: float) -> PoolNeed | None:
+        """The need in pods; None where all pods must be awake, because the learner does not say it.
+
+        Args:
+            now: monotonic, in seconds.
+        """
+        word = self._word
+        if word is None or not self._believed:
+            return None
+        later = [
+            Later(self._at + one.after_seconds - now, math.ceil(one.actors / per_pod))
+            for one in word.needs_later or ()
+        ]
+        past = [Later(now - at, math.ceil(actors / per_pod)) for at, actors in reversed(self._past)]
+        returned = [Later(now - at, pods) for at, pods in reversed(self._returned)]
+        return PoolNeed(math.ceil((word.needs_now or 0) / per_pod), later, past, returned)
+
+    def hold(self, pods: int, needed: int, now: float) -> None:
+        """Note how many pods are held from now on, of which so many are needed."""
+        if self._held is not None and pods > max(self._held, needed):
+            self._returned.append((now, pods))
+        elif needed:
+            self._returned.clear()
+        self._held = pods
+
+    def _judge(self, training: TrainingStatus) -> None:
+        needs = bool(training.needs_now)
+        if training.round != self._round:
+            if self._round is not None and not self._needed:
+                self._believed = False
+            self._round, self._needed = training.round, False
+        self._needed = self._needed or needs
+        self._believed = self._believed or needs
+
+
+WORKING_SHARE = 0.1
+"""A sleeper that uses this share of an awake pod's CPU works."""
+WORKING_VCPU = 0.02
+"""And at least so much: an idle server and the probes of its pod use a few thousandths."""
+OFFENCES = 2
+"""Measurements in a row that find work which the learner has not named, until its pods are kept awake: the
+clock of a node may be a little wrong."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """CPU that a pod's actor has used since the measurement before."""
+
+    at: datetime
+    vcpu: float
+
+
+@dataclass
+class WorkMemory:
+    """What is known of the sleepers of one job, by their uids."""
+
+    working: set[str] = field(default_factory=set)
+    """Those that worked when they were measured last."""
+    _asleep_since: dict[str, datetime] = field(default_factory=dict)
+    _measured_at: dict[str, datetime] = field(default_factory=dict)
+    """The last measurement in the present sleep."""
+    _offences: int = 0
+
+    def see(self, pods: Sequence[Object], server_now: datetime) -> bool:
+        """Note the pods that exist now. Returns whether some sleep that are ready: a start needs CPU."""
+        asleep = {uid_of(pod) for pod in pods if ready(pod) and state_of(pod) == "asleep"}
+        self._asleep_since = {uid: self._asleep_since.get(uid, server_now) for uid in asleep}
+        self._measured_at = {uid: at for uid, at in self._measured_at.items() if uid in asleep}
+        self.working &= asleep
+        return bool(asleep)
+
+    def worked(self, usages: Mapping[str, Usage], pod_vcpu: float) -> dict[str, float]:
+        """Seconds for which sleepers have worked since the measurement before.
+
+        The first measurement of a sleep says nothing: for a part of its time the pod was awake.
+        """
+        least = max(WORKING_SHARE * pod_vcpu, WORKING_VCPU)
+        found: dict[str, float] = {}
+        for uid, since in self._asleep_since.items():
+            usage, before = usages.get(uid), self._measured_at.get(uid, since)
+            if usage is None or usage.at <= before:
+                continue
+            if uid not in self._measured_at:
+                self._measured_at[uid] = usage.at
+                continue
+            self._measured_at[uid] = usage.at
+            if usage.vcpu >= least:
+                self.working.add(uid)
+                found[uid] = (usage.at - before).total_seconds()
+            else:
+                self.working.discard(uid)
+        return found
+
+    def is_hidden(self, worked: Mapping[str, float], need: PoolNeed | None, awake: int) -> bool:
+        """Whether sleepers have worked again and again that the learner has not said that it needs.
+
+        Args:
+            need: by the learner's word; None where it has said none.
+        """
+        if not worked:
+            self._offences = self._offences if self.working else 0
+            return False
+        # Where a wake is refused, sleepers may do the work of a round. Then more were needed than are awake.
+        hidden = need is not None and need.idle(awake + 1) >= max(worked.values())
+        self._offences = self._offences + 1 if hidden else 0
+        return self._offences >= OFFENCES
+
 
 OFF_SECONDS = 600.0
 """Time after which it is tried again whether pods can sleep: a right or a feature may have been added."""

@@ -10,13 +10,7 @@ from nitro_operator.kube.kinds import DEPLOYMENT, REPLICA_SET, REVISION, Kind, O
 
 
 class Owners:
-    """Find out which pods a job's own Revision owns. Each owner between them is read once.
-
-    Usage::
-
-        if await owners.owns(revision, pod):
-            ...
-    """
+    """Find out which pods a job's own Revision owns. Each owner between them is read once."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube

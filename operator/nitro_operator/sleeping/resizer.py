@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nitro_operator.kube.cache import Cache
-from nitro_operator.kube.client import Kube
+from nitro_operator.kube.client import STRATEGIC_PATCH, Kube
 from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import POD, Object
 from nitro_operator.observation.diagnosis import Problem
@@ -32,12 +32,7 @@ class Refusal:
 
 
 class Resizer:
-    """Change the CPU requests of pods, at most so many in a second.
-
-    Usage::
-
-        refused = await resizer.resize(pod, {"actor": "1m"})
-    """
+    """Change the CPU requests of pods, at most so many in a second."""
 
     def __init__(self, kube: Kube, cache: Cache, per_second: float) -> None:
         self._kube = kube
@@ -57,7 +52,6 @@ class Resizer:
 
         Args:
             pod: as it was observed; a newer one of the same name is not changed.
-            requests: container -> its CPU.
             hurry: whether the bound does not hold, because the operator ends.
         """
         meta = pod["metadata"]
@@ -89,7 +83,9 @@ class Resizer:
             if not hurry:
                 await self._turn()
             try:
-                answer = await self._kube.patch_part(POD, meta["namespace"], meta["name"], patch, subresource)
+                answer = await self._kube.merge(
+                    POD, meta["namespace"], meta["name"], patch, subresource, STRATEGIC_PATCH
+                )
             except ApiError as error:
                 return None if _gone(error) else Refusal(error, _lasting(error))
         self._cache.put(POD, answer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 
 from nitro_api.pools.holding import PodTimes
 from nitro_api.spec.job import JobSpec
@@ -46,7 +47,6 @@ def lateness(
     sampled in waves for it; None otherwise.
 
     Args:
-        training: the learner's report.
         times: of the pods; None for a backend without pods.
         spec: of the job, resolved.
         granted: actors that the job may have now. That there are no more is no lateness.
@@ -58,12 +58,12 @@ def lateness(
     slots = sum(min(entry.actors or 0, max(granted, 1)) for entry in known)
     ready = sum(min(entry.ready or 0, max(granted, 1)) for entry in known)
     waves = [entry.waves for entry in known if entry.waves is not None]
-    if ready >= LATE_SHARE * slots or (waves and sum(waves) < LATE_WAVES * len(waves)):
+    if ready >= LATE_SHARE * slots or (waves and fmean(waves) < LATE_WAVES):
         return None
     seconds = _seconds(rounds)
     took = f", and a round took {seconds:.0f} s" if seconds else ""
     if waves:
-        took += f", its sampling {sum(waves) / len(waves):.1f} times as long as a rollout"
+        took += f", its sampling {fmean(waves):.1f} times as long as a rollout"
     return Problem(
         "ActorsLate",
         f"only {ready} of the last {slots} slots found a ready actor: a pod takes {times.start:.0f} s to "
@@ -87,7 +87,7 @@ def cut(training: TrainingStatus | None) -> Problem | None:
 def _seconds(rounds: Sequence[HistoryEntry]) -> float:
     """The mean time of a round; 0 if it is not known."""
     known = [entry.seconds for entry in rounds if entry.seconds is not None]
-    return sum(known) / len(known) if known else 0.0
+    return fmean(known) if known else 0.0
 
 
 def _remedy(spec: JobSpec, seconds: float, times: PodTimes, most: int) -> str:

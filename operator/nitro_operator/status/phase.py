@@ -79,10 +79,7 @@ def phase_of(
     deleted before its end does not go on, however long a finalizer keeps it.
 
     Args:
-        job: the NitroTrainingJob.
-        observed: its children.
         invalid: the reason why its spec cannot be used, or None.
-        now: the API server's time.
         settings: the hash of the job's settings; None if its spec cannot be used.
     """
     found = _stage_of(job, observed, invalid, now, settings)

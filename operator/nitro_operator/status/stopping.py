@@ -69,9 +69,6 @@ def suspended(judgement: Judgement, observed: Observed, trouble: Trouble, *, ask
     """Whether a job is suspended.
 
     Args:
-        judgement: its stage.
-        observed: its children.
-        trouble: what the API server refused.
         asked: whether spec.suspend is true; otherwise it is suspended until its settings can change.
     """
     if judgement.stage is not Stage.SUSPENDED:

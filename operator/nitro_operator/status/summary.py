@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -25,127 +24,128 @@ PHASES = ("Pending", "Starting", "Running", "Stopping", "Suspended", "Succeeded"
 JOB_LABELS = ("namespace", "job_name")
 
 
-@dataclass(frozen=True)
-class _Field:
-    """A number of the job that is exported unchanged. A job without it has no series."""
+class _Field(NamedTuple):
+    """A number of the job that is exported. A job without it has no series."""
 
     name: str
+    path: str
     text: str
-    path: tuple[str, ...]
 
 
 _GAUGES = (
-    _Field("nitro_job_status_round", "Last finished round", ("status", "training", "round")),
+    _Field("nitro_job_status_round", "status.training.round", "Last finished round"),
     _Field(
         "nitro_job_status_env_steps",
+        "status.training.envSteps",
         "Environment steps trained on, over all restarts",
-        ("status", "training", "envSteps"),
     ),
     _Field(
         "nitro_job_status_reward_mean",
+        "status.training.rewardMean",
         "Mean return of the last 20 training episodes",
-        ("status", "training", "rewardMean"),
     ),
     _Field(
         "nitro_job_status_evaluation_mean",
+        "status.training.evaluationMean",
         "Mean return of the newest evaluation",
-        ("status", "training", "evaluationMean"),
     ),
     _Field(
-        "nitro_job_status_boosting_score",
-        "Boosting score of the last round",
-        ("status", "training", "boostingScore"),
+        "nitro_job_status_boosting_score", "status.training.boostingScore", "Boosting score of the last round"
     ),
     _Field(
         "nitro_job_status_convexity_ratio",
+        "status.training.convexityRatio",
         "Convexity ratio of the last round",
-        ("status", "training", "convexityRatio"),
     ),
     _Field(
-        "nitro_job_status_actors_requested",
-        "Actors that the learner asked for",
-        ("status", "actors", "requested"),
+        "nitro_job_status_actors_requested", "status.actors.requested", "Actors that the learner asked for"
     ),
     _Field(
         "nitro_job_status_actors_granted",
+        "status.actors.granted",
         "Actors that the operator allows within the platform's limit",
-        ("status", "actors", "granted"),
     ),
     _Field(
         "nitro_job_status_actors_needed",
+        "status.training.needsNow",
         "Actors that the learner uses now: fewer than it asked for while it learns",
-        ("status", "training", "needsNow"),
     ),
-    _Field("nitro_job_status_actors_ready", "Actors that are ready", ("status", "actors", "ready")),
+    _Field("nitro_job_status_actors_ready", "status.actors.ready", "Actors that are ready"),
     _Field(
         "nitro_job_status_actors_awake",
+        "status.actors.awake",
         "Actors that are ready and have their whole CPU",
-        ("status", "actors", "awake"),
     ),
     _Field(
         "nitro_job_status_actors_asleep",
+        "status.actors.asleep",
         "Actors that are ready and keep almost no CPU until the learner needs them",
-        ("status", "actors", "asleep"),
     ),
     _Field(
         "nitro_job_status_actors_deferred",
+        "status.actors.deferred",
         "Actors that are to wake, and for which their node or a quota has no room now",
-        ("status", "actors", "deferred"),
     ),
     _Field(
         "nitro_job_status_actors_starting",
+        "status.actors.starting",
         "Actor pods on a node that are not ready yet",
-        ("status", "actors", "starting"),
     ),
     _Field(
         "nitro_job_status_actors_provisioned",
+        "status.actors.provisioned",
         "Sandboxes that AWS Lambda keeps ready, and bills while idle as well",
-        ("status", "actors", "provisioned"),
     ),
     _Field(
         "nitro_job_status_actors_draining",
+        "status.actors.draining",
         "Actor pods that are going; they are paid until they are gone",
-        ("status", "actors", "draining"),
     ),
     _Field(
         "nitro_job_status_pod_vcpu",
+        "status.actors.podVCPU",
         "CPU that an awake actor pod requests, with Knative's container",
-        ("status", "actors", "podVCPU"),
     ),
-    _Field("nitro_job_spec_actors_per_pod", "Actors in one pod", ("spec", "actor", "perPod")),
-    _Field("nitro_job_spec_rounds", "Rounds after which the job stops", ("spec", "stop", "rounds")),
+    _Field("nitro_job_spec_actors_per_pod", "spec.actor.perPod", "Actors in one pod"),
+    _Field("nitro_job_spec_rounds", "spec.stop.rounds", "Rounds after which the job stops"),
     _Field(
         "nitro_job_spec_target_reward",
+        "spec.stop.targetReward",
         "Mean evaluation return at which the job stops",
-        ("spec", "stop", "targetReward"),
     ),
+    _Field("nitro_job_spec_budget_dollars", "spec.stop.budgetDollars", "Dollars after which the job stops"),
+)
+_COUNTERS = (
     _Field(
-        "nitro_job_spec_budget_dollars",
-        "Dollars after which the job stops",
-        ("spec", "stop", "budgetDollars"),
+        "nitro_job_status_pod_seconds",
+        "status.actors.podSeconds",
+        "Time for which actor pods have existed, terminating ones included",
     ),
+    _Field("nitro_actor_pods_started", "status.actors.started", "Actor pods that were started"),
 )
-_POD_SECONDS = _Field(
-    "nitro_job_status_pod_seconds",
-    "Time for which actor pods have existed, terminating ones included",
-    ("status", "actors", "podSeconds"),
-)
-_STARTED = _Field("nitro_actor_pods_started", "Actor pods that were started", ("status", "actors", "started"))
 _HEARTBEAT = _Field(
     "nitro_job_status_heartbeat_timestamp_seconds",
+    "status.training.updatedAt",
     "Unix time of the learner's last report, by the learner's clock",
-    ("status", "training", "updatedAt"),
 )
 _INVALID = _Field(
     "nitro_job_status_invalid",
+    "status.invalid",
     "Fields of the job's status whose value cannot be used; their series are left out",
-    ("status", "invalid"),
+)
+_VCPU_SECONDS = _Field(
+    "nitro_job_status_vcpu_seconds",
+    "status.actors.vcpuSeconds",
+    "CPU that actor pods have requested over time, by their state",
+)
+_COST = _Field(
+    "nitro_job_status_cost_dollars", "status.cost", "Dollars spent on the job so far, over all restarts"
 )
 _INFO = (
-    ("environment", (("spec", "environment", "id"), ("spec", "environment", "entryPoint"))),
-    ("algorithm", (("spec", "algorithm", "name"),)),
-    ("scaler", (("status", "scaler"), ("spec", "scaling", "scaler"))),
-    ("backend", (("spec", "backend", "type"),)),
+    ("environment", ("spec.environment.id", "spec.environment.entryPoint")),
+    ("algorithm", ("spec.algorithm.name",)),
+    ("scaler", ("status.scaler", "spec.scaling.scaler")),
+    ("backend", ("spec.backend.type",)),
 )
 """Labels, and the paths of their values: the first path with a value counts."""
 COMPONENTS = ("learner", "actors")
@@ -154,11 +154,7 @@ _Jobs = Sequence[tuple[JobKey, Object]]
 
 
 class JobSummary(Collector):
-    """Collector that reads the jobs at every scrape.
-
-    Args:
-        jobs: returns all jobs.
-    """
+    """Collector that reads all jobs at every scrape."""
 
     def __init__(self, jobs: Callable[[], Iterable[tuple[JobKey, Object]]]) -> None:
         self._jobs = jobs
@@ -172,15 +168,14 @@ class JobSummary(Collector):
         yield _count(jobs)
         yield _phase(jobs)
         yield _info(jobs)
-        for one in _GAUGES:
-            yield _fill(GaugeMetricFamily(one.name, one.text, labels=JOB_LABELS), one.path, jobs)
-        heartbeat = GaugeMetricFamily(_HEARTBEAT.name, _HEARTBEAT.text, labels=JOB_LABELS)
-        yield _fill(heartbeat, _HEARTBEAT.path, jobs, _unix_time)
-        for one in (_POD_SECONDS, _STARTED):
-            yield _fill(CounterMetricFamily(one.name, one.text, labels=JOB_LABELS), one.path, jobs)
-        yield _vcpu_seconds(jobs)
-        yield _cost(jobs)
-        yield _fill(GaugeMetricFamily(_INVALID.name, _INVALID.text, labels=JOB_LABELS), _INVALID.path, jobs)
+        for field in _GAUGES:
+            yield _gauge(field, jobs)
+        yield _gauge(_HEARTBEAT, jobs, _unix_time)
+        for name, path, text in _COUNTERS:
+            yield _fill(CounterMetricFamily(name, text, labels=JOB_LABELS), path, jobs)
+        yield _by_part(_VCPU_SECONDS, "state", STATES, jobs)
+        yield _by_part(_COST, "component", COMPONENTS, jobs)
+        yield _gauge(_INVALID, jobs)
 
 
 def _readable(job: Object) -> Object:
@@ -226,31 +221,23 @@ def _info(jobs: _Jobs) -> Metric:
     return family
 
 
-def _cost(jobs: _Jobs) -> Metric:
-    family = CounterMetricFamily(
-        "nitro_job_status_cost_dollars",
-        "Dollars spent on the job so far, over all restarts",
-        labels=[*JOB_LABELS, "component"],
-    )
-    for component in COMPONENTS:
-        _fill(family, ("status", "cost", component), jobs, more=(component,))
-    return family
+def _gauge(field: _Field, jobs: _Jobs, number: Callable[[Any], float] = float) -> Metric:
+    name, path, text = field
+    return _fill(GaugeMetricFamily(name, text, labels=JOB_LABELS), path, jobs, number)
 
 
-def _vcpu_seconds(jobs: _Jobs) -> Metric:
-    family = CounterMetricFamily(
-        "nitro_job_status_vcpu_seconds",
-        "CPU that actor pods have requested over time, by their state",
-        labels=[*JOB_LABELS, "state"],
-    )
-    for state in STATES:
-        _fill(family, ("status", "actors", "vcpuSeconds", state), jobs, more=(state,))
+def _by_part(field: _Field, label: str, parts: Iterable[str], jobs: _Jobs) -> Metric:
+    """A counter with a label whose values are fields at the path."""
+    name, path, text = field
+    family = CounterMetricFamily(name, text, labels=[*JOB_LABELS, label])
+    for part in parts:
+        _fill(family, f"{path}.{part}", jobs, more=(part,))
     return family
 
 
 def _fill(
     family: GaugeMetricFamily | CounterMetricFamily,
-    path: tuple[str, ...],
+    path: str,
     jobs: _Jobs,
     number: Callable[[Any], float] = float,
     *,
@@ -265,7 +252,7 @@ def _fill(
 
 
 def _phase_of(job: Object) -> str:
-    return str(_at(job, ("status", "phase")) or "Pending")
+    return str(_at(job, "status.phase") or "Pending")
 
 
 def _unix_time(stamp: str) -> float:
@@ -274,7 +261,7 @@ def _unix_time(stamp: str) -> float:
     return found.timestamp()
 
 
-def _at(value: Any, path: Iterable[str]) -> Any:
-    for name in path:
+def _at(value: Any, path: str) -> Any:
+    for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
     return value

@@ -39,7 +39,6 @@ VERBS = {
     "create": "create",
     "apply": "patch",  # nothing is applied before it was created
     "merge": "patch",
-    "patch_part": "patch",
     "delete": "delete",
 }
 """Methods of kube/client.py."""

@@ -13,8 +13,7 @@ import pytest
 
 from nitro_api.rules.pod_rules import OPERATORS_PATHS, OPERATORS_PREFIXES, OPERATORS_VOLUMES
 from nitro_operator import builders
-from nitro_operator.builders.source import Source
-from nitro_operator.builders.storage import checkpoint_location
+from nitro_operator.builders.storage import Source, checkpoint_location
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import kind_of
 from nitro_operator.reconcile.apply import drifted

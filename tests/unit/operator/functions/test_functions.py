@@ -12,9 +12,14 @@ from botocore.credentials import RefreshableCredentials
 
 from nitro_operator.functions import problems
 from nitro_operator.functions.aws import Access, Aws, AwsError
-from nitro_operator.functions.desired import DesiredFunction, desired_function
-from nitro_operator.functions.diff import next_change, provisioning
-from nitro_operator.functions.observed import ObservedFunction, parse
+from nitro_operator.functions.desired import (
+    DesiredFunction,
+    ObservedFunction,
+    desired_function,
+    next_change,
+    parse,
+    provisioning,
+)
 from nitro_operator.functions.reconciler import FunctionOutcome, FunctionReconciler
 from operator_objects import UID, make_job, make_view
 

@@ -99,7 +99,9 @@ async def test_a_write_is_not_tried_again_once_the_lease_is_lost(monkeypatch: py
     async with client("DELETE", TRAINING_JOB.path("team", "hopper"), refuse) as kube:
         kube.may_write = lambda: asked < 2
         with pytest.raises(ApiError, match="holds no Lease"):
-            await kube.delete(TRAINING_JOB, "team", "hopper", "uid")
+            await kube.delete(
+                TRAINING_JOB, {"metadata": {"namespace": "team", "name": "hopper", "uid": "uid"}}
+            )
     assert asked == 2
 
 
@@ -132,7 +134,9 @@ async def test_a_write_ends_in_time_with_all_its_tries(
 
     async with client("DELETE", TRAINING_JOB.path("team", "hopper"), answer) as kube, asyncio.timeout(30):
         with pytest.raises(ApiError, match=message):
-            await kube.delete(TRAINING_JOB, "team", "hopper", "uid")
+            await kube.delete(
+                TRAINING_JOB, {"metadata": {"namespace": "team", "name": "hopper", "uid": "uid"}}
+            )
     assert requests == asked
 
 

@@ -12,7 +12,7 @@ from nitro_operator.kube.kinds import SECRET
 from nitro_operator.observation.metering import PodMeter
 from nitro_operator.observation.observed import Observed
 from nitro_operator.reconcile.memory import JobMemory
-from nitro_operator.reconcile.secret import ensure_secret
+from nitro_operator.reconcile.start import ensure_secret
 from operator_objects import make_view
 from reconcile_bench import FakeKube
 

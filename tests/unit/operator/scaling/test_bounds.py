@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nitro_learner import scalers
 from nitro_learner.scalers.base import RoundOutcome
 from nitro_learner.scalers.marless import MarlessRandomScaler
-from nitro_operator.scaling.bounds import bounds
+from nitro_operator.scaling.demand import bounds
 from operator_objects import make_view
 
 RANGE = {"minActors": 4, "maxActors": 24}

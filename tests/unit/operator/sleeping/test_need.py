@@ -7,7 +7,7 @@ from typing import Any
 
 from nitro_api.pools.sleeping import Later
 from nitro_api.spec.learner_status import TrainingStatus
-from nitro_operator.sleeping.need import ALL, NeedClock
+from nitro_operator.sleeping.memory import ALL, NeedClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nitro_operator.sleeping.phases import PodPhases, pending, restarts
-from nitro_operator.sleeping.plan import Plan, Target, first_to_go, plan
+from nitro_operator.sleeping.plan import Plan, PodPhases, Target, first_to_go, pending, plan, restarts
 from operator_objects import actor_pod
 
 Object = dict[str, Any]

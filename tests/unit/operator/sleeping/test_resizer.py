@@ -28,7 +28,7 @@ class Server:
         self.patches: list[Any] = []
         self.at: list[float] = []
 
-    async def patch_part(self, kind: Any, namespace: str, name: str, patch: Any, subresource: str) -> Any:
+    async def merge(self, kind: Any, namespace: str, name: str, patch: Any, subresource: str, _: str) -> Any:
         self.patches.append((str(kind), namespace, name, subresource, patch))
         self.at.append(asyncio.get_running_loop().time())
         if self.error is not None:

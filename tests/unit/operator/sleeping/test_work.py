@@ -8,7 +8,7 @@ import pytest
 
 from nitro_api.pools.sleeping import Later, PoolNeed
 from nitro_operator.kube.kinds import Object
-from nitro_operator.sleeping.work import Usage, WorkMemory
+from nitro_operator.sleeping.memory import Usage, WorkMemory
 from operator_objects import actor_pod
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 
 from nitro_operator.kube.kinds import TRAINING_JOB
 from nitro_operator.status.conditions import Condition
-from nitro_operator.status.news import SharingNews
+from nitro_operator.status.events import SharingNews
 from operator_objects import make_job
 from reconcile_bench import KEY, Bench, note, reported
 
