@@ -17,9 +17,10 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 
 from nitro_actor.protocol.environment import DescribedEnvironment
+from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights
 from nitro_api import JobSpec
 from nitro_learner.algorithms.availability import RllibError
-from nitro_learner.algorithms.base import check_network
+from nitro_learner.algorithms.base import SINGLE_AGENT, check_network
 from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.data.batch import Fragment, vectors
 from nitro_learner.networks.actor_critic import ActorCritic, chunk_size
@@ -33,13 +34,16 @@ _COMPONENTS = [COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER]
 
 
 class RllibAlgorithm:
-    """The part of `Algorithm` that does not depend on when and on what RLlib's learner is updated.
+    """The part of `Learner` that does not depend on when and on what RLlib's learner is updated.
 
     Attributes:
         config: RLlib's, with every setting of the job.
         learner: RLlib's, built.
         network: our network inside the learner's RLModule. RLlib trains it, and the actors get it.
     """
+
+    policies = (DEFAULT_POLICY,)
+    agents = SINGLE_AGENT
 
     def __init__(
         self, spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu", **fixed: Any
@@ -77,13 +81,14 @@ class RllibAlgorithm:
         self.network: ActorCritic = self.learner.module[DEFAULT_MODULE_ID].network
         self._chunk = chunk_size(self.network, device)
 
-    def weights(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def weights(self) -> dict[str, PolicyWeights]:
+        """See `Learner`."""
         tensors = {
             name: parameter.detach().cpu().numpy().copy()
             for name, parameter in self.network.named_parameters()
             if name.startswith("policy.")
         }
-        return {"network": dict(self._network_meta), "observationClip": None}, tensors
+        return {DEFAULT_POLICY: PolicyWeights(dict(self._network_meta), tensors)}
 
     def begin_round(self, round: int, rounds: int) -> None:
         """Do nothing: RLlib's schedules go by steps."""

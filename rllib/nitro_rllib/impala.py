@@ -1,7 +1,7 @@
 """RLlib's IMPALA and APPO: updates from fragments as they arrive.
 
 RLlib hands its batches to a thread, which draws them from a queue or from a circular buffer whenever it can.
-Here the same updates are made one after the other, by the calls of `OffPolicyAlgorithm`: they can be repeated
+Here the same updates are made one after the other, by the calls of `OffPolicyLearner`: they can be repeated
 to the bit, no thread can hang, and an error of an update is raised where it happens.
 """
 
@@ -15,6 +15,7 @@ from ray.rllib.core.rl_module.apis import TARGET_NETWORK_ACTION_DIST_INPUTS
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_TRAINED_LIFETIME
 
 from nitro_actor.protocol.environment import DescribedEnvironment
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import JobSpec
 from nitro_learner.algorithms.actor_critic import explained_variance, standardise
 from nitro_learner.algorithms.base import UpdateResult
@@ -31,7 +32,7 @@ _MAX_STALENESS = 4
 
 
 class RllibImpala(RllibAlgorithm):
-    """IMPALA: each fragment is a batch, learned from once. See `OffPolicyAlgorithm` for the interface.
+    """IMPALA: each fragment is a batch, learned from once. See `OffPolicyLearner` for the interface.
 
     As with IMPACT, the buffer is not part of the state.
     """
@@ -69,7 +70,7 @@ class RllibImpala(RllibAlgorithm):
         self._result = self.learn([fragment], {NUM_ENV_STEPS_TRAINED_LIFETIME: self._trained})
         return True
 
-    def end_round(self, round: int) -> UpdateResult:
+    def end_round(self, round: int) -> dict[str, UpdateResult]:
         self.check_finite(round)
         fresh, self._fresh = self._fresh, []
         samples, stats = self._samples(fresh)
@@ -93,7 +94,7 @@ class RllibImpala(RllibAlgorithm):
             envs=envs,
             standardised=standardise(samples.advantages),
         )
-        return UpdateResult(stats, surrogate)
+        return {DEFAULT_POLICY: UpdateResult(stats, surrogate)}
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"trained": self._trained}

@@ -3,6 +3,7 @@
 import copy
 import math
 
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.actor_critic import explained_variance, loss_terms, standardise
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.ppo.loss import Samples
@@ -12,9 +13,9 @@ from nitro_rllib.base import RllibAlgorithm
 
 
 class RllibPpo(RllibAlgorithm):
-    """See `OnPolicyAlgorithm` for the interface."""
+    """See `OnPolicyLearner` for the interface."""
 
-    def update(self, fragments: list[Fragment], round: int) -> UpdateResult:
+    def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
         config = self.config
         batch = self._assemble(fragments)
         coefficients = self.coefficients(
@@ -52,7 +53,7 @@ class RllibPpo(RllibAlgorithm):
             slots=len(fragments),
             envs=envs,
         )
-        return UpdateResult(stats, surrogate)
+        return {DEFAULT_POLICY: UpdateResult(stats, surrogate)}
 
     def _assemble(self, fragments: list[Fragment]) -> Batch:
         """The round as the detector sees it.

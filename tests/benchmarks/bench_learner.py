@@ -28,7 +28,7 @@ from actor_support import environment, policies_of, rollout
 from learner_support import HOPPER, by_autograd, fragment, job
 from nitro_actor.config import AtariConfig
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_actor.protocol.weights import PolicyWeights
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api.spec.scaling import Scaling
 from nitro_learner.algorithms.actor_critic import standardise
 from nitro_learner.algorithms.base import UpdateResult
@@ -207,7 +207,7 @@ def detector() -> None:
     fragments = [fragment(slot, length=512) for slot in range(16)]
     update = Times()
     update.add(lambda: algorithm.update(fragments, 1))
-    surrogate = algorithm.update(fragments, 2).surrogate
+    surrogate = algorithm.update(fragments, 2)[DEFAULT_POLICY].surrogate
     measuring, plain = Detector(Scaling(), 0, 4096), Plain(algorithm)
     measurement = measuring.measure(surrogate, 1)
     samples = samples_of(algorithm)
@@ -241,7 +241,7 @@ def _images(preset: str) -> None:
         wanted.id, wanted.envs_per_actor, frame_stack=4, clip_rewards=True, atari=AtariConfig()
     )
     algorithm = Ppo(spec, DescribedEnvironment.from_json(games.spec.to_json()))
-    policy = policies_of(PolicyWeights.of(*algorithm.weights()), games.spec)
+    policy = policies_of(algorithm.weights()[DEFAULT_POLICY], games.spec)
     actors, steps = spec.scaling.initial_actors, wanted.rollout_length
     fragments = [
         Fragment(
@@ -254,7 +254,9 @@ def _images(preset: str) -> None:
     measuring = Detector(spec.scaling, 0, transitions(spec))
     for k in (1, 2):
         results: list[UpdateResult] = []
-        updates.add(lambda k=k, results=results: results.append(algorithm.update(fragments, k)))  # type: ignore[misc]
+        updates.add(
+            lambda k=k, results=results: results.append(algorithm.update(fragments, k)[DEFAULT_POLICY])
+        )  # type: ignore[misc]
         measures.add(
             lambda k=k, results=results: found.append(measuring.measure(results[0].surrogate, k))  # type: ignore[misc]
         )

@@ -21,6 +21,7 @@ import torch
 import yaml
 
 from learner_support import HOPPER, fragment, job
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.boosting.detector import Detector
 
@@ -47,7 +48,7 @@ def seconds(preset: str, device: str, actors: list[int], repeats: int) -> dict[s
         algorithm = Ppo(resolved.spec, HOPPER, device)
         fragments = [fragment(slot, length=length) for slot in range(count)]
         updates.append(least(lambda: algorithm.update(fragments, 1), device, repeats))  # noqa: B023
-        surrogate = algorithm.update(fragments, 2).surrogate
+        surrogate = algorithm.update(fragments, 2)[DEFAULT_POLICY].surrogate
         detector = Detector(resolved.spec.scaling, 0, count * length)
         detectors.append(least(lambda: detector.measure(surrogate, 1), device, repeats))  # noqa: B023
         sizes.append(count * length)

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from actor_support import environment, policies_of, rollout
+from learner_support import learner_of
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_actor.protocol.weights import PolicyWeights
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import load_job
-from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.impact.learning import Impact
 from nitro_learner.checkpoints.store import load
 from nitro_learner.data.batch import Fragment
@@ -50,7 +50,7 @@ def relearned(run: Path) -> Impact:
     resumed_after = {entry["round"] for entry in entries(run, "run started")} - {0}
 
     def make() -> Impact:
-        made = registry.make(spec, DescribedEnvironment.from_json(actor.spec.to_json()))
+        made = learner_of(spec, DescribedEnvironment.from_json(actor.spec.to_json()))
         assert isinstance(made, Impact)
         return made
 
@@ -58,7 +58,7 @@ def relearned(run: Path) -> Impact:
     policies: list[Policies] = []
     states: dict[int, dict[str, np.ndarray]] = {}
     for number in range(1, ROUNDS + 1):
-        policies.append(policies_of(PolicyWeights.of(*algorithm.weights()), actor.spec))
+        policies.append(policies_of(algorithm.weights()[DEFAULT_POLICY], actor.spec))
         if number - 1 in resumed_after:
             state, algorithm = algorithm.state_dict(), make()
             algorithm.load_state_dict(state)

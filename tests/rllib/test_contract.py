@@ -13,8 +13,7 @@ import ray
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner import Learner
 
-from learner_support import HOPPER, fragment
-from nitro_learner.algorithms import registry
+from learner_support import HOPPER, fragment, learner_of
 from rllib_support import algorithm, rllib_job
 
 QUICK = {"num_epochs": 2, "minibatch_size": 64, "lr": 1e-3}
@@ -42,7 +41,7 @@ def test_the_learner_alone_needs_no_ray_runtime() -> None:
 def test_the_learner_is_on_the_device_that_it_is_given(name: str) -> None:
     """RLlib would have Ray choose its GPU, and start a Ray runtime for that. Every machine has the device
     `meta`."""
-    learner: Any = registry.make(rllib_job(name).spec, HOPPER, "meta")
+    learner: Any = learner_of(rllib_job(name).spec, HOPPER, "meta")
     assert {p.device.type for p in learner.learner.module[DEFAULT_MODULE_ID].parameters()} == {"meta"}
     assert not ray.is_initialized()
 

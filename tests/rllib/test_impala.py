@@ -12,13 +12,12 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_ENV_STEP
 
 import actor_support
 from actor_support import environment, policies_of
-from learner_support import fragment
+from learner_support import fragment, learner_of
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_actor.protocol.weights import PolicyWeights
-from nitro_learner.algorithms import registry
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.availability import RllibError
-from nitro_learner.algorithms.base import OffPolicyAlgorithm
+from nitro_learner.algorithms.base import OffPolicyLearner
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import gradient_noise
 from nitro_learner.checkpoints.store import load, pack
@@ -42,7 +41,7 @@ def _state(learner: Any) -> bytes:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_they_are_off_policy(name: str) -> None:
-    assert isinstance(algorithm(name, **ROUND), OffPolicyAlgorithm)
+    assert isinstance(algorithm(name, **ROUND), OffPolicyLearner)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -77,10 +76,10 @@ def test_they_learn_what_to_do_in_two_states(name: str) -> None:
         environment__rolloutLength=256,
         environment__envsPerActor=4,
     ).spec
-    learner: Any = registry.make(spec, DescribedEnvironment.from_json(place.spec.to_json()))
+    learner: Any = learner_of(spec, DescribedEnvironment.from_json(place.spec.to_json()))
 
     def policy() -> Policies:
-        return policies_of(PolicyWeights.of(*learner.weights()), place.spec)
+        return policies_of(learner.weights()[DEFAULT_POLICY], place.spec)
 
     for number in range(1, 41):
         sampled = actor_support.rollout(place, policy(), seed=number, steps=256, state={})
@@ -121,7 +120,7 @@ def test_a_restored_learner_goes_on_to_the_bit(tmp_path: Path, name: str) -> Non
         learner.take(_round(2))
         while learner.replay():
             pass
-    assert first.end_round(2).stats == second.end_round(2).stats
+    assert first.end_round(2)[DEFAULT_POLICY].stats == second.end_round(2)[DEFAULT_POLICY].stats
     assert _state(first) == _state(second)
 
 
@@ -138,7 +137,7 @@ def test_a_state_is_restored_over_a_later_one_as_often_as_one_likes(tmp_path: Pa
         learner.take(_round(between))
         learner.load_state_dict(load(path).state)
         learner.take(_round(4))
-        found.append((learner.end_round(2).stats, _state(learner)))
+        found.append((learner.end_round(2)[DEFAULT_POLICY].stats, _state(learner)))
     assert found[0] == found[1]
 
 
@@ -146,7 +145,7 @@ def test_a_state_is_restored_over_a_later_one_as_often_as_one_likes(tmp_path: Pa
 def test_a_round_is_described_and_measured_and_stays_as_it_was(name: str) -> None:
     learner = algorithm(name, **ROUND)
     learner.take(_round(1))
-    result = learner.end_round(1)
+    result = learner.end_round(1)[DEFAULT_POLICY]
     assert result.surrogate.size == 4 * 64
     assert {"policy_loss", "value_loss", "entropy", "kl", "explained_variance"} <= set(result.stats)
     before = _state(learner)

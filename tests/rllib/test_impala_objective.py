@@ -15,6 +15,7 @@ from ray.rllib.core.learner.training_data import TrainingData
 from torch import Tensor
 
 from learner_support import fragment
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.boosting.surrogate import Objective
 from nitro_learner.data.batch import Fragment
@@ -46,7 +47,7 @@ def _later_round(learner: Any, fragments: list[Fragment]) -> PpoSurrogate:
     learner.take(_fragments(4, seed=2))
     learner.end_round(1)
     learner.take(fragments)
-    return learner.end_round(2).surrogate  # type: ignore[no-any-return]
+    return learner.end_round(2)[DEFAULT_POLICY].surrogate  # type: ignore[no-any-return]
 
 
 def _ours(surrogate: PpoSurrogate, objective: Objective) -> tuple[Tensor, list[Tensor]]:

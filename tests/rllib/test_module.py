@@ -8,8 +8,8 @@ import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from torch import Tensor
 
+from learner_support import learner_of
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_learner.algorithms import registry
 from nitro_learner.networks.actor_critic import chunk_size
 from rllib_support import algorithm, rllib_job
 
@@ -23,7 +23,7 @@ def _learner(kind: str) -> Any:
         return algorithm(network__logStd="parameter")
     layers = json.dumps([{"channels": 4, "kernel": 4, "stride": 2}])
     spec = rllib_job(network__type="conv", network__convLayers=layers, network__hiddenSizes=[8]).spec
-    return registry.make(spec, DescribedEnvironment.from_json(IMAGES))
+    return learner_of(spec, DescribedEnvironment.from_json(IMAGES))
 
 
 @pytest.mark.parametrize("kind", ["vectors", "logStd: parameter", "images"])

@@ -12,9 +12,9 @@ from ray.rllib.core.learner.training_data import TrainingData
 
 import actor_support
 from actor_support import environment
-from learner_support import HOPPER, fragment, job, train
+from learner_support import HOPPER, fragment, job, learner_of, train
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_learner.algorithms import registry
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import gradient_noise
@@ -78,14 +78,14 @@ def test_it_moves_as_our_own_ppo_does() -> None:
     (RLlib's advantages are standardised with its meaningless rows, so they are scaled by a few per cent.)
     """
     theirs, ours = _both()
-    before = theirs.weights()[1]
-    for name, value in ours.weights()[1].items():
+    before = theirs.weights()[DEFAULT_POLICY].tensors
+    for name, value in ours.weights()[DEFAULT_POLICY].tensors.items():
         assert (value == before[name]).all()
     fragments = [fragment(slot, length=512, ends=0.0) for slot in range(4)]
     theirs.update(fragments, 1)
     ours.update(fragments, 1)
-    after = theirs.weights()[1]
-    for name, value in ours.weights()[1].items():
+    after = theirs.weights()[DEFAULT_POLICY].tensors
+    for name, value in ours.weights()[DEFAULT_POLICY].tensors.items():
         moved = value - before[name]
         np.testing.assert_allclose(after[name] - before[name], moved, atol=0.05 * np.abs(moved).max())
 
@@ -97,7 +97,7 @@ def test_its_gradient_noise_is_our_own_ppo_s(objective: Objective) -> None:
     fragments = [fragment(slot, envs=4) for slot in range(3)]
     theirs, ours = (
         gradient_noise(surrogate.trajectories(objective))
-        for surrogate in (learner.update(fragments, 1).surrogate for learner in _both())
+        for surrogate in (learner.update(fragments, 1)[DEFAULT_POLICY].surrogate for learner in _both())
     )
     assert theirs is not None
     assert ours is not None
@@ -130,7 +130,10 @@ def test_a_restored_learner_goes_on_to_the_bit(tmp_path: Path, settings: dict[st
     second = algorithm(settings=settings)
     second.load_state_dict(_reloaded(first, tmp_path))
     for number in (3, 4):
-        assert first.update(_round(number), number).stats == second.update(_round(number), number).stats
+        assert (
+            first.update(_round(number), number)[DEFAULT_POLICY].stats
+            == second.update(_round(number), number)[DEFAULT_POLICY].stats
+        )
     assert pack(4, first.state_dict()) == pack(4, second.state_dict())
 
 
@@ -184,7 +187,7 @@ def test_the_detector_s_objective_is_rllib_s_own_on_its_real_rows() -> None:
     fragments = _round(1)
     data = TrainingData(episodes=episodes(fragments))
     rows = learner.learner._make_batch_if_necessary(training_data=data).policy_batches[DEFAULT_MODULE_ID]
-    surrogate = learner.update(fragments, 1).surrogate
+    surrogate = learner.update(fragments, 1)[DEFAULT_POLICY].surrogate
     mask = rows["loss_mask"]
     advantages = rows["advantages"][mask]
     advantages = (advantages - advantages.mean()) / advantages.std(correction=0)
@@ -207,7 +210,7 @@ def test_images_stay_bytes_and_discrete_actions_work() -> None:
         network__hiddenSizes=[8],
     ).spec
     place = {"observation": {"shape": [10, 10, 2], "dtype": "uint8"}, "action": {"kind": "discrete", "n": 3}}
-    learner: Any = registry.make(spec, DescribedEnvironment.from_json(place))
+    learner: Any = learner_of(spec, DescribedEnvironment.from_json(place))
     rng = np.random.default_rng(0)
     plain = fragment(length=64, ends=0.0)
     pixels = rng.integers(0, 256, (65, 1, 10, 10, 2), np.uint8)
@@ -226,10 +229,10 @@ def test_images_stay_bytes_and_discrete_actions_work() -> None:
     data = TrainingData(episodes=episodes([one]))
     rows = learner.learner._make_batch_if_necessary(training_data=data).policy_batches[DEFAULT_MODULE_ID]
     assert rows["obs"].dtype == torch.uint8
-    before = learner.weights()[1]
-    result = learner.update([one], 1)
+    before = learner.weights()[DEFAULT_POLICY].tensors
+    result = learner.update([one], 1)[DEFAULT_POLICY]
     assert 0 < result.stats["entropy"] <= np.log(3) + 1e-6
-    after = learner.weights()[1]
+    after = learner.weights()[DEFAULT_POLICY].tensors
     assert any("convolutions" in name for name in after)
     assert all((after[name] != before[name]).any() for name in after)
 
@@ -240,7 +243,7 @@ def test_bytes_that_are_no_image_are_numbers() -> None:
     names = ("observations", "last_observations", "final_observations")
     states = []
     for dtype in (np.uint8, np.float32):
-        learner: Any = registry.make(rllib_job(settings=QUICK).spec, DescribedEnvironment.from_json(place))
+        learner: Any = learner_of(rllib_job(settings=QUICK).spec, DescribedEnvironment.from_json(place))
         fragments = [
             Fragment(
                 one.meta,
@@ -256,7 +259,7 @@ def test_bytes_that_are_no_image_are_numbers() -> None:
 
 def test_the_detector_measures_and_leaves_the_learner_as_it_was() -> None:
     learner = algorithm(settings=QUICK)
-    result = learner.update(_round(1), 1)
+    result = learner.update(_round(1), 1)[DEFAULT_POLICY]
     before = pack(1, learner.state_dict())
     spec = rllib_job(settings=QUICK).spec
     for mode in ("paper", "artifact"):

@@ -8,7 +8,7 @@ import pytest
 from learner_support import fragment
 from nitro_api import JobInvalid
 from nitro_learner.algorithms import availability
-from nitro_learner.algorithms.base import OnPolicyAlgorithm
+from nitro_learner.algorithms.base import OnPolicyLearner
 from nitro_learner.checkpoints.store import pack
 from nitro_rllib import settings
 from rllib_support import algorithm, rllib_job
@@ -245,7 +245,7 @@ def _learned(name: str, given: dict[str, Any]) -> bytes:
     """The state after four fragments, which two rounds of PPO learn from."""
     learner = algorithm(name, given, environment__rolloutLength=64)
     fragments = [fragment(slot, length=64) for slot in range(4)]
-    if isinstance(learner, OnPolicyAlgorithm):
+    if isinstance(learner, OnPolicyLearner):
         learner.update(fragments[:2], 1)
         learner.update(fragments[2:], 2)
     else:

@@ -13,10 +13,10 @@ from nitro_actor.environment import Environment
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.state import bare
-from nitro_actor.protocol.weights import PolicyWeights
-from nitro_api import NitroTrainingJob, load_job, resolve
+from nitro_actor.protocol.weights import DEFAULT_POLICY
+from nitro_api import JobSpec, NitroTrainingJob, load_job, resolve
 from nitro_learner.algorithms import registry
-from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm
+from nitro_learner.algorithms.base import Learner, OffPolicyLearner, OnPolicyLearner
 from nitro_learner.algorithms.ppo.gradient import PpoGradient
 from nitro_learner.algorithms.ppo.loss import Samples, terms
 from nitro_learner.data.batch import Fragment
@@ -30,6 +30,12 @@ HOPPER = DescribedEnvironment.from_json(
     }
 )
 """Hopper's DescribedEnvironment, as far as an algorithm reads it."""
+
+
+def learner_of(spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> Any:
+    """The learner of a resolved job of one agent."""
+    (learner,) = registry.make_policies(spec, environment, device).learners
+    return learner
 
 
 def job(preset: str = "tuned", **overrides: Any) -> NitroTrainingJob:
@@ -88,10 +94,14 @@ def fragment(
     )
 
 
-def train(spec: NitroTrainingJob, environments: list[Environment], rounds: int) -> tuple[Algorithm, Policies]:
+def train(
+    spec: NitroTrainingJob, environments: list[Environment], rounds: int
+) -> tuple[OnPolicyLearner, Policies]:
     """Train in this process, one slot per environment, episodes resumed; return the learner and the last
     policy."""
-    algorithm = registry.make(spec.spec, DescribedEnvironment.from_json(environments[0].spec.to_json()))
+    algorithm: OnPolicyLearner = learner_of(
+        spec.spec, DescribedEnvironment.from_json(environments[0].spec.to_json())
+    )
     states: list[dict[str, np.ndarray]] = [{} for _ in environments]
     for k in range(1, rounds + 1):
         policy = _policy(algorithm, environments[0])
@@ -115,8 +125,8 @@ def train_off_policy(
 ) -> Policies:
     """As `train` for an off-policy algorithm: every other fragment is one version late, and after each round
     follow so many replays. Returns the last policy."""
-    algorithm = registry.make(spec.spec, DescribedEnvironment.from_json(environments[0].spec.to_json()))
-    assert isinstance(algorithm, OffPolicyAlgorithm)
+    algorithm = learner_of(spec.spec, DescribedEnvironment.from_json(environments[0].spec.to_json()))
+    assert isinstance(algorithm, OffPolicyLearner)
     states: list[dict[str, np.ndarray]] = [{} for _ in environments]
     policies = [_policy(algorithm, environments[0])]
     for k in range(1, rounds + 1):
@@ -147,5 +157,5 @@ def by_autograd(gradient: PpoGradient, network: ActorCritic, minibatch: Samples)
     return torch.cat([part.reshape(-1) for part in parts])
 
 
-def _policy(algorithm: Algorithm, environment: Environment) -> Policies:
-    return policies_of(PolicyWeights.of(*algorithm.weights()), environment.spec)
+def _policy(algorithm: Learner, environment: Environment) -> Policies:
+    return policies_of(algorithm.weights()[DEFAULT_POLICY], environment.spec)

@@ -3,9 +3,8 @@
 import json
 from typing import Any
 
-from learner_support import HOPPER, job
+from learner_support import HOPPER, job, learner_of
 from nitro_api import NitroTrainingJob
-from nitro_learner.algorithms import registry
 
 SMALL = {"network__hiddenSizes": [16, 16], "seed": 7}
 
@@ -25,4 +24,4 @@ def rllib_job(
 def algorithm(name: str = "rllib/ppo", settings: dict[str, Any] | None = None, **overrides: Any) -> Any:
     """The algorithm of such a job."""
     spec = rllib_job(name, settings=settings, **overrides).spec
-    return registry.make(spec, HOPPER)
+    return learner_of(spec, HOPPER)

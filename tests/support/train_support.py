@@ -172,7 +172,7 @@ def _record(path: Path) -> None:
         entry = {
             "round": round,
             "fragments": [digest(fragment.tensors, meta=fragment.meta) for fragment in fragments],
-            "weights": digest(self.weights()[1]),
+            "weights": digest(self.weights()["default"].tensors),
         }
         with path.open("a") as file:
             file.write(json.dumps(entry) + "\n")

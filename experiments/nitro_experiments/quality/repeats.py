@@ -59,10 +59,10 @@ async def repeat(
     measured: list[list[Mapping[str, float | None]]] = []
     for round in rounds:
         async with opened(folder, job, round) as probe:
-            before = copy.deepcopy(probe.algorithm.state_dict())
+            before = copy.deepcopy(probe.policies.state_dict())
             found: list[Mapping[str, float | None]] = []
             for fragments in await probe.samples(actors, repeats):
-                probe.algorithm.load_state_dict(before)
+                probe.policies.load_state_dict(before)
                 update = await probe.update(fragments)
                 found.append(await probe.compute.measure(measure, update, round))
             measured.append(found)

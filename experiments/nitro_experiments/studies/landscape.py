@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_experiments.studies.probe import Probe
 from nitro_learner.boosting.detector import Detector, convexity_ratio, transitions
 from nitro_learner.boosting.surrogate import Function
@@ -96,7 +97,7 @@ async def survey(
     returns, surrogate = np.empty((points, points)), np.empty((points, points))
     for done, (i, j) in enumerate(product(range(points), repeat=2), start=1):
         with plane.at(x[j], x[i]):
-            tensors = probe.algorithm.weights()[1]
+            tensors = probe.policies.weights()[DEFAULT_POLICY].tensors
             surrogate[i, j] = await probe.compute.measure(_value, function)
         returns[i, j] = (await probe.returns(tensors, episodes)).mean()
         progress(done, points * points)

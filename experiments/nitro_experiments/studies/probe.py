@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
+from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights, WeightsContainer
 from nitro_api import NitroTrainingJob
-from nitro_api.algorithms.record import Feeding
 from nitro_learner.algorithms import registry
-from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm, OnPolicyAlgorithm, UpdateResult
+from nitro_learner.algorithms.base import UpdateResult
+from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.checkpoints.store import CheckpointStore, load
 from nitro_learner.data.batch import Fragment
 from nitro_learner.run.rundir import RunDir, RunDirError
@@ -38,7 +38,7 @@ class Probe:
 
     Attributes:
         actors: I_round, the number of actors that the run had in it; for the first round initialActors.
-        algorithm: as it was after the round before.
+        policies: as they were after the round before.
         compute: runs long computations.
         sampler: the actors at work.
     """
@@ -46,7 +46,7 @@ class Probe:
     job: NitroTrainingJob
     round: int
     actors: int
-    algorithm: Algorithm
+    policies: PolicySet
     compute: Compute
     states: Mapping[int, Any]
     sampler: Sampler
@@ -72,8 +72,7 @@ class Probe:
         Raises:
             RoundFailed, BackendError, CacheError
         """
-        network, tensors = self.algorithm.weights()
-        await self._publish(self.round - 1, network, tensors)
+        await self._publish(self.round - 1, self.policies.weights()[DEFAULT_POLICY])
         plan = RoundPlan(
             run=_RUN,
             seed=self.job.spec.seed,
@@ -99,25 +98,24 @@ class Probe:
         ]
 
     async def update(self, fragments: list[Fragment]) -> UpdateResult:
-        """Do the round's update: the algorithm is then as it was after the round.
+        """Do the round's update: the policy is then as it was after the round.
 
         An off-policy algorithm is an exception, because its rounds cannot be repeated exactly. Here it learns
         from each fragment once, in order, and replays nothing.
         """
-        return await self.compute.update(
-            _learn, self.algorithm, self.job.spec.algorithm.record.feeding, fragments, self.round
-        )
+        results = await self.compute.update(_learn, self.policies, fragments, self.round)
+        return results[DEFAULT_POLICY]
 
     async def returns(self, tensors: Mapping[str, NDArray[Any]], episodes: int) -> NDArray[np.float64]:
-        """Episode returns, f64 [episodes], of the algorithm's policy with other weights, by mean actions.
+        """Episode returns, f64 [episodes], of the policy with other weights, by mean actions.
         Every call plays the same episodes.
 
         Raises:
             RoundFailed, BackendError, CacheError
         """
-        network, _ = self.algorithm.weights()
         self._version += 1
-        await self._publish(self._version, network, tensors)
+        played = replace(self.policies.weights()[DEFAULT_POLICY], tensors=tensors)
+        await self._publish(self._version, played)
         plan = EvaluationPlan(
             run=_RUN,
             seed=self.job.spec.seed,
@@ -129,20 +127,16 @@ class Probe:
         )
         return (await self.sampler.dispatcher.evaluate(plan)).returns
 
-    async def _publish(
-        self, version: int, network: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]
-    ) -> None:
-        container = WeightsContainer.of_one_agent(_RUN, version, PolicyWeights.of(network, tensors))
+    async def _publish(self, version: int, weights: PolicyWeights) -> None:
+        container = WeightsContainer.of_one_agent(_RUN, version, weights)
         await self.sampler.cache.publish_weights(version, container.encode())
 
 
-def _learn(algorithm: Algorithm, feeding: Feeding, fragments: list[Fragment], round: int) -> UpdateResult:
-    if feeding == "arrivals":
-        assert isinstance(algorithm, OffPolicyAlgorithm)
-        algorithm.take(fragments)
-        return algorithm.end_round(round)
-    assert isinstance(algorithm, OnPolicyAlgorithm)
-    return algorithm.update(fragments, round)
+def _learn(policies: PolicySet, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
+    if policies.feeding == "arrivals":
+        policies.take(fragments)
+        return policies.end_round(round)
+    return policies.update(fragments, round)
 
 
 def repeatable(folder: RunDir) -> list[int]:
@@ -186,7 +180,7 @@ async def opened(folder: RunDir, job: NitroTrainingJob, round: int) -> AsyncIter
             job=job,
             round=round,
             actors=training["actors"],
-            algorithm=policies.only,
+            policies=policies,
             compute=compute,
             states=training["end_states"],
             sampler=sampler,

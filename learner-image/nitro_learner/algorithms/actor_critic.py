@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from nitro_actor.protocol.environment import DescribedEnvironment
+from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights
 from nitro_api import JobSpec
 from nitro_api.algorithms.actor_critic import ActorCriticHyperparameters
 from nitro_learner.algorithms.adam import Adam
-from nitro_learner.algorithms.base import check_network
+from nitro_learner.algorithms.base import SINGLE_AGENT, check_network
 from nitro_learner.algorithms.gradient import Gradient, MeanNorm
 from nitro_learner.algorithms.ppo.gradient import PpoGradient
 from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, terms
@@ -26,7 +27,10 @@ from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormal
 
 
 class ActorCriticAlgorithm:
-    """The part of `Algorithm` that does not depend on how the policy is improved."""
+    """The part of `Learner` that does not depend on how the policy is improved."""
+
+    policies = (DEFAULT_POLICY,)
+    agents = SINGLE_AGENT
 
     settings: ActorCriticHyperparameters
 
@@ -54,20 +58,21 @@ class ActorCriticAlgorithm:
         self.observations = ObservationNormaliser(shape) if self.settings.normalise_observations else None
         self.rewards = RewardNormaliser(self.settings.gamma) if self.settings.normalise_rewards else None
 
-    def weights(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def weights(self) -> dict[str, PolicyWeights]:
+        """See `Learner`."""
         tensors = {
             name: parameter.detach().cpu().numpy().copy()
             for name, parameter in self.network.named_parameters()
             if name.startswith("policy.")
         }
-        meta: dict[str, Any] = {"network": dict(self._network_meta), "observationClip": None}
+        clip = None
         if self.observations is not None:
             tensors |= self.observations.tensors()
-            meta["observationClip"] = OBSERVATION_CLIP
-        return meta, tensors
+            clip = OBSERVATION_CLIP
+        return {DEFAULT_POLICY: PolicyWeights(dict(self._network_meta), tensors, clip)}
 
     def begin_round(self, round: int, rounds: int) -> None:  # noqa: ARG002
-        """See `Algorithm`."""
+        """See `Learner`."""
         self._rounds = rounds
 
     def state_dict(self) -> dict[str, Any]:

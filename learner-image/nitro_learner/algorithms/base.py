@@ -2,39 +2,39 @@
 
 On-policy, one update per round, from fragments that were all sampled with the same weights:
 
-    algorithm = registry.make(job.spec, environment_spec)
     for k in range(1, rounds + 1):
-        algorithm.begin_round(k, rounds)
-        network, tensors = algorithm.weights()          # publish, sample with exactly these
-        result = algorithm.update(fragments, k)         # fragments sorted by slot
-        detector.measure(result.surrogate, k)           # before the next update
+        learner.begin_round(k, rounds)
+        weights = learner.weights()                     # publish, sample with exactly these
+        results = learner.update(fragments, k)          # fragments sorted by slot
+        detector.measure(results[policy].surrogate, k)  # before the next update
 
 Off-policy, from fragments as they arrive, whichever of the last few weights they were sampled with:
 
     for k in range(1, rounds + 1):
-        algorithm.begin_round(k, rounds)
-        network, tensors = algorithm.weights()          # publish; running requests keep theirs
+        learner.begin_round(k, rounds)
+        weights = learner.weights()                     # publish; running requests keep theirs
         while fresh < wanted:
-            if arrived: algorithm.take(arrived)         # in order of arrival
-            elif not algorithm.replay(): ...            # nothing to do: wait for a fragment
-        result = algorithm.end_round(k)
-        detector.measure(result.surrogate, k)           # before the next call of take or replay
+            if arrived: learner.take(arrived)           # in order of arrival
+            elif not learner.replay(): ...              # nothing to do: wait for a fragment
+        results = learner.end_round(k)
+        detector.measure(results[policy].surrogate, k)  # before the next call of take or replay
 
-An algorithm's record in nitro_api/algorithms says which of the two it implements.
-
-An algorithm learns one policy. A `JointLearner` learns several policies that a centralised critic or a mixer
-couples. `policy_set.py` makes a set of policies from either kind.
+An algorithm's record in nitro_api/algorithms says which of the two it implements. A learner has one policy or
+several, such as those that a centralised critic or a mixer couples. `policy_set.py` makes a set of policies
+from learners.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
-from nitro_actor.protocol.weights import PolicyWeights
+from nitro_actor.protocol.agents import AGENT
+from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights
 from nitro_learner.boosting.surrogate import Surrogate
 from nitro_learner.data.batch import Fragment
+
+SINGLE_AGENT: Mapping[str, str] = {AGENT: DEFAULT_POLICY}
+"""The `agents` of a learner whose environment has one agent."""
 
 
 class StateMisfit(ValueError):  # noqa: N818
@@ -62,39 +62,13 @@ class UpdateResult:
     surrogate: Surrogate
 
 
-class Algorithm(Protocol):
-    """Learn a policy from fragments. Equal calls in equal order give equal weights, to the bit: all random
-    numbers are keyed by the job's seed and a counter that is part of the state.
-    """
-
-    def weights(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """The weights container's metadata (`network`, `observationClip`) and its tensors, as copies."""
-        ...
-
-    def begin_round(self, round: int, rounds: int) -> None:
-        """Say which round (from 1) comes next, and how many the run has as its job stands now: a user may
-        change them while it runs. A learning rate that falls over the rounds goes by both."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that a continuation needs, except the fragments that an off-policy algorithm still
-        holds: nested dicts of tensors, arrays, numbers, strings and None. What a new run does not take from
-        another one is named in adoption.py."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict()` of an equal algorithm.
-
-        Raises:
-            ValueError: the state is of another network or algorithm.
-        """
-        ...
-
-
 @runtime_checkable
-class JointLearner(Protocol):
-    """Learn one policy, or several that depend on each other. Besides these methods it has those of
-    `OnPolicyJointLearner` or of `OffPolicyJointLearner`, as its record's feeding says.
+class Learner(Protocol):
+    """Learn policies from fragments. Equal calls in equal order give equal weights, to the bit: all random
+    numbers are keyed by the job's seed and a counter that is part of the state.
+
+    Besides these methods a learner has those of `OnPolicyLearner` or of `OffPolicyLearner`, as its record's
+    feeding says.
     """
 
     @property
@@ -112,53 +86,32 @@ class JointLearner(Protocol):
         ...
 
     def begin_round(self, round: int, rounds: int) -> None:
-        """See `Algorithm`."""
+        """Say which round (from 1) comes next, and how many the run has as its job stands now: a user may
+        change them while it runs. A learning rate that falls over the rounds goes by both."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """Everything that a continuation needs, except the fragments that an off-policy learner still
+        holds: nested dicts of tensors, arrays, numbers, strings and None. What a new run does not take from
+        another one is named in adoption.py."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Algorithm`."""
-        ...
+        """Continue from `state_dict()` of an equal learner.
 
-
-class OnPolicyJointLearner(JointLearner, Protocol):
-    """`OnPolicyAlgorithm` for all of its policies at once."""
-
-    def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
-        """See `OnPolicyAlgorithm`, by policy. Policies with one joint objective share one surrogate."""
-        ...
-
-
-class OffPolicyJointLearner(JointLearner, Protocol):
-    """`OffPolicyAlgorithm` for all of its policies at once."""
-
-    @property
-    def max_staleness(self) -> int:
-        """See `OffPolicyAlgorithm`."""
-        ...
-
-    def take(self, fragments: list[Fragment]) -> None:
-        """See `OffPolicyAlgorithm`."""
-        ...
-
-    def replay(self) -> bool:
-        """See `OffPolicyAlgorithm`."""
-        ...
-
-    def end_round(self, round: int) -> dict[str, UpdateResult]:
-        """See `OffPolicyAlgorithm`, by policy."""
+        Raises:
+            ValueError: the state is of another network or algorithm.
+        """
         ...
 
 
 @runtime_checkable
-class OnPolicyAlgorithm(Algorithm, Protocol):
-    """An algorithm that learns from whole rounds."""
+class OnPolicyLearner(Learner, Protocol):
+    """A learner from whole rounds."""
 
-    def update(self, fragments: list[Fragment], round: int) -> UpdateResult:
-        """Learn from round `round` (from 1): its fragments, sorted by slot, sampled with `weights()`.
+    def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
+        """Learn from round `round` (from 1): its fragments, sorted by slot, sampled with `weights()`. Returns
+        what each policy learned. Policies with one joint objective share one surrogate.
 
         Raises:
             ValueError: no fragment, slots out of order, or a fragment that does not fit the others.
@@ -167,8 +120,8 @@ class OnPolicyAlgorithm(Algorithm, Protocol):
 
 
 @runtime_checkable
-class OffPolicyAlgorithm(Algorithm, Protocol):
-    """An algorithm that learns from fragments as they arrive. All methods are called from one thread."""
+class OffPolicyLearner(Learner, Protocol):
+    """A learner from fragments as they arrive. All methods are called from one thread."""
 
     @property
     def max_staleness(self) -> int:
@@ -190,7 +143,8 @@ class OffPolicyAlgorithm(Algorithm, Protocol):
         fragment may be used again before the next `take`."""
         ...
 
-    def end_round(self, round: int) -> UpdateResult:
-        """End round `round` (from 1), in which `take` got at least one fragment. The next call of `weights`
-        is the next version. The surrogate is of the fragments of this round."""
+    def end_round(self, round: int) -> dict[str, UpdateResult]:
+        """End round `round` (from 1), in which `take` got at least one fragment. Returns what each policy
+        learned. The next call of `weights` is the next version. The surrogate is of the fragments of this
+        round."""
         ...

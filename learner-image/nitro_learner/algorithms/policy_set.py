@@ -12,79 +12,16 @@ A single-agent run is a set of one policy. Both go through the same code:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights, WeightsContainer
+from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_api.algorithms.record import Feeding
 from nitro_learner.algorithms.adoption import adopted
 from nitro_learner.algorithms.agents.team import SharingLearner
-from nitro_learner.algorithms.base import (
-    Algorithm,
-    JointLearner,
-    OffPolicyAlgorithm,
-    OffPolicyJointLearner,
-    OnPolicyAlgorithm,
-    OnPolicyJointLearner,
-    UpdateResult,
-)
+from nitro_learner.algorithms.base import Learner, OffPolicyLearner, OnPolicyLearner, UpdateResult
 from nitro_learner.algorithms.epochs import part
 from nitro_learner.data.batch import Fragment
-
-SINGLE_AGENT = {AGENT: DEFAULT_POLICY}
-
-
-class OnePolicy:
-    """An algorithm of one policy, as a learner of the set."""
-
-    def __init__(self, algorithm: Algorithm) -> None:
-        self.algorithm = algorithm
-        self.policies = (DEFAULT_POLICY,)
-        self.agents = SINGLE_AGENT
-
-    @property
-    def max_staleness(self) -> int:
-        """See `OffPolicyAlgorithm`."""
-        return self._off_policy.max_staleness
-
-    def weights(self) -> dict[str, PolicyWeights]:
-        """See `JointLearner`."""
-        return {self.policies[0]: PolicyWeights.of(*self.algorithm.weights())}
-
-    def begin_round(self, round: int, rounds: int) -> None:
-        """See `Algorithm`."""
-        self.algorithm.begin_round(round, rounds)
-
-    def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
-        """See `OnPolicyAlgorithm`."""
-        assert isinstance(self.algorithm, OnPolicyAlgorithm), f"{self.algorithm} has no `update`"
-        return {self.policies[0]: self.algorithm.update(fragments, round)}
-
-    def take(self, fragments: list[Fragment]) -> None:
-        """See `OffPolicyAlgorithm`."""
-        self._off_policy.take(fragments)
-
-    def replay(self) -> bool:
-        """See `OffPolicyAlgorithm`."""
-        return self._off_policy.replay()
-
-    def end_round(self, round: int) -> dict[str, UpdateResult]:
-        """See `OffPolicyAlgorithm`."""
-        return {self.policies[0]: self._off_policy.end_round(round)}
-
-    def state_dict(self) -> dict[str, Any]:
-        """The algorithm's state."""
-        return self.algorithm.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict()`."""
-        self.algorithm.load_state_dict(state)
-
-    @property
-    def _off_policy(self) -> OffPolicyAlgorithm:
-        assert isinstance(self.algorithm, OffPolicyAlgorithm), f"{self.algorithm} has no `take`"
-        return self.algorithm
 
 
 class PolicySet:
@@ -99,9 +36,18 @@ class PolicySet:
             initial ones.
     """
 
-    def __init__(self, learners: Sequence[JointLearner], agents: Mapping[str, str], feeding: Feeding) -> None:
-        """Raise ValueError for an agent whose policy nobody learns, or a policy that two learn."""
+    def __init__(self, learners: Sequence[Learner], agents: Mapping[str, str], feeding: Feeding) -> None:
+        """
+        Raises:
+            TypeError: a learner has not the methods of the feeding.
+            ValueError: nobody learns an agent's policy, or two learn one policy.
+        """
         self.learners = tuple(learners)
+        self._on_policy = [one for one in learners if isinstance(one, OnPolicyLearner)]
+        self._off_policy = [one for one in learners if isinstance(one, OffPolicyLearner)]
+        fed = self._on_policy if feeding == "rounds" else self._off_policy
+        if misfits := [type(one).__name__ for one in learners if one not in fed]:
+            raise TypeError(f"{', '.join(misfits)} cannot be fed by {feeding}")
         self.feeding = feeding
         self.agents = dict(agents)
         self.version = 0
@@ -113,11 +59,6 @@ class PolicySet:
             raise ValueError(
                 f"agents of policies that nobody learns: {unknown}; the policies are {list(names)}"
             )
-
-    @classmethod
-    def of_one(cls, algorithm: Algorithm, feeding: Feeding) -> PolicySet:
-        """Make the set of a single-agent run."""
-        return cls([OnePolicy(algorithm)], SINGLE_AGENT, feeding)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -161,15 +102,8 @@ class PolicySet:
         self.agents = {agent: policy_of[agent] for agent in self.agents}
 
     @property
-    def only(self) -> Algorithm:
-        """The algorithm of a set of one policy."""
-        (learner,) = self.learners
-        assert isinstance(learner, OnePolicy), f"{learner} learns several policies"
-        return learner.algorithm
-
-    @property
     def max_staleness(self) -> int:
-        """How many versions behind a fragment may be for all of the learners; see `OffPolicyAlgorithm`."""
+        """How many versions behind a fragment may be for all of the learners; see `OffPolicyLearner`."""
         return min(learner.max_staleness for learner in self._off_policy)
 
     def weights(self) -> dict[str, PolicyWeights]:
@@ -196,43 +130,37 @@ class PolicySet:
         }
 
     def begin_round(self, round: int, rounds: int) -> None:
-        """Tell every learner of the round that comes next; see `Algorithm`."""
+        """Tell every learner of the round that comes next; see `Learner`."""
         for learner in self.learners:
             learner.begin_round(round, rounds)
 
     def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
-        """Learn from a whole round; see `OnPolicyAlgorithm`. Returns what each policy learned."""
-        results: dict[str, UpdateResult] = {}  # the registry has checked that learners have `update`
-        for index, learner in enumerate(cast("tuple[OnPolicyJointLearner, ...]", self.learners)):
+        """Learn from a whole round; see `OnPolicyLearner`. Returns what each policy learned."""
+        results: dict[str, UpdateResult] = {}
+        for index, learner in enumerate(self._on_policy):
             with part(index, len(self.learners)):
                 results |= learner.update(fragments, round)
         self.version += 1
         return results
 
     def take(self, fragments: list[Fragment]) -> None:
-        """Learn from fragments that just arrived; see `OffPolicyAlgorithm`."""
+        """Learn from fragments that just arrived; see `OffPolicyLearner`."""
         for learner in self._off_policy:
             learner.take(fragments)
 
     def replay(self) -> bool:
-        """Learn once more from earlier fragments; see `OffPolicyAlgorithm`. False when no learner can."""
+        """Learn once more from earlier fragments; see `OffPolicyLearner`. False when no learner can."""
         # A list, so that every learner gets its turn, even if an earlier one has replayed.
         replayed = [learner.replay() for learner in self._off_policy]
         return any(replayed)
 
     def end_round(self, round: int) -> dict[str, UpdateResult]:
-        """End an off-policy round; see `OffPolicyAlgorithm`. Returns what each policy learned."""
+        """End an off-policy round; see `OffPolicyLearner`. Returns what each policy learned."""
         results: dict[str, UpdateResult] = {}
         for learner in self._off_policy:
             results |= learner.end_round(round)
         self.version += 1
         return results
-
-    @property
-    def _off_policy(self) -> tuple[OffPolicyJointLearner, ...]:
-        """The learners, where the feeding is `arrivals`."""
-        # The registry has checked that learners have the methods of their feeding.
-        return cast("tuple[OffPolicyJointLearner, ...]", self.learners)
 
     def state_dict(self) -> dict[str, Any]:
         """The policies' part of a checkpoint."""

@@ -1,16 +1,15 @@
 """Learning algorithms: `make_policies` builds what a job learns."""
 
 from importlib import import_module, metadata
-from typing import Any, cast
+from typing import Any
 
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
-from nitro_api.algorithms.record import Feeding
 from nitro_api.spec.network import Network
 from nitro_learner.algorithms import availability
 from nitro_learner.algorithms.agents.team import SharingLearner
 from nitro_learner.algorithms.agents.teams import make_teams
-from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm, OnPolicyAlgorithm
+from nitro_learner.algorithms.base import SINGLE_AGENT
 from nitro_learner.algorithms.fits import check_agents, check_evaluations, check_size
 from nitro_learner.algorithms.policy_set import PolicySet
 
@@ -36,11 +35,9 @@ RECURRENT = {
 }
 """The classes of those that have another one where their networks remember."""
 
-_PROTOCOLS: dict[Feeding, Any] = {"rounds": OnPolicyAlgorithm, "arrivals": OffPolicyAlgorithm}
 
-
-def make(spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> Algorithm:
-    """The algorithm of a resolved single-agent job.
+def make_policies(spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> PolicySet:
+    """The policies of a resolved job, with their learners.
 
     Args:
         spec: resolved: every hyperparameter is set.
@@ -48,35 +45,22 @@ def make(spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") 
         device: a torch device.
 
     Raises:
-        JobInvalid: the environment has several agents, or the algorithm is RLlib's, which is not installed or
-            refuses the job's settings or the environment's actions; or policies are too large for a message.
+        JobInvalid: the environment has another number of agents than the algorithm learns (see also
+            `make_teams`), or the algorithm is RLlib's, which is not installed or refuses the job's settings
+            or the environment's actions; or policies are too large for a message; or actors ignore the kwargs
+            of the job's evaluations.
+        NetworkMisfit: the network does not fit the observations.
         TypeError: the class does not implement what its record's feeding asks for.
     """
-    availability.check(spec)
-    check_agents(spec, environment)
-    availability.check_actions(spec, environment)
-    check_size(spec, environment)
-    algorithm = _learns(spec.algorithm.name, spec.network)(spec, environment, device)
-    feeding = spec.algorithm.record.feeding
-    if not isinstance(algorithm, _PROTOCOLS[feeding]):
-        raise TypeError(
-            f"{spec.algorithm.name} is fed by {feeding}, but is no {_PROTOCOLS[feeding].__name__}"
-        )
-    return cast("Algorithm", algorithm)
-
-
-def make_policies(spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> PolicySet:
-    """The policies of a resolved job, with their learners. Arguments as `make`.
-
-    Raises:
-        JobInvalid: see `make` and `make_teams`; or actors ignore the kwargs of the job's evaluations.
-        NetworkMisfit: the network does not fit the observations.
-        TypeError: see `make`.
-    """
     check_evaluations(spec, environment)
-    feeding = spec.algorithm.record.feeding
-    if spec.algorithm.record.agents == "one":
-        return PolicySet.of_one(make(spec, environment, device), feeding)
+    record = spec.algorithm.record
+    if record.agents == "one":
+        availability.check(spec)
+        check_agents(spec, environment)
+        availability.check_actions(spec, environment)
+        check_size(spec, environment)
+        alone = _learns(spec.algorithm.name, spec.network)(spec, environment, device)
+        return PolicySet([alone], SINGLE_AGENT, record.feeding)
     teams = make_teams(spec, environment)
     check_size(spec, environment)
     learners: list[SharingLearner] = [_learns(team.algorithm, team.network)(team, device) for team in teams]
@@ -84,7 +68,7 @@ def make_policies(spec: JobSpec, environment: DescribedEnvironment, device: str 
         if not isinstance(learner, SharingLearner):
             raise TypeError(f"{team.algorithm} learns several agents, but is no SharingLearner")
     policies = {agent: policy for learner in learners for agent, policy in learner.agents.items()}
-    return PolicySet(learners, {agent: policies[agent] for agent in environment.agents}, feeding)
+    return PolicySet(learners, {agent: policies[agent] for agent in environment.agents}, record.feeding)
 
 
 def _learns(name: str, network: Network) -> Any:

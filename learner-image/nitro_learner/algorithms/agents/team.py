@@ -12,7 +12,7 @@ import numpy as np
 from nitro_actor.protocol.agents import AgentClass
 from nitro_api.algorithms.record import Hyperparameters
 from nitro_api.spec.network import Network
-from nitro_learner.algorithms.base import OnPolicyJointLearner
+from nitro_learner.algorithms.base import OnPolicyLearner
 
 GroupBatch = Literal["equal", "all"]
 """What a policy of several agents learns from in a round. `equal`: a uniform subset as large as one agent's
@@ -79,7 +79,7 @@ class Team:
 
 
 @runtime_checkable
-class SharingLearner(OnPolicyJointLearner, Protocol):
+class SharingLearner(OnPolicyLearner, Protocol):
     """Learns a team whose agents may share policies.
 
     A policy has the name of one of its agents. At first each agent plays the policy of its own name; with

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from nitro_actor.protocol.environment import DescribedEnvironment
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import JobSpec
 from nitro_api.algorithms.impact import ImpactHyperparameters
 from nitro_learner.algorithms.actor_critic import (
@@ -49,7 +50,7 @@ class _Sampled:
 
 
 class Impact(ActorCriticAlgorithm):
-    """IMPACT. See `OffPolicyAlgorithm` for the interface.
+    """IMPACT. See `OffPolicyLearner` for the interface.
 
     The buffer is not part of the state: a resumed run fills it again, as at its start. It may hold more data
     than a checkpoint should write every round, and requests that were running when the run stopped are lost
@@ -77,7 +78,7 @@ class Impact(ActorCriticAlgorithm):
         return self.settings.max_staleness
 
     def begin_round(self, round: int, rounds: int) -> None:
-        """See `Algorithm`. The rate is no part of the state: a run that goes on may have other rounds."""
+        """See `Learner`. The rate is no part of the state: a run that goes on may have other rounds."""
         super().begin_round(round, rounds)
         self._optimiser.rate = self.learning_rate(round)
 
@@ -107,7 +108,7 @@ class Impact(ActorCriticAlgorithm):
             self._follow()
         return True
 
-    def end_round(self, round: int) -> UpdateResult:
+    def end_round(self, round: int) -> dict[str, UpdateResult]:
         self.check_finite(round)
         fresh, self._fresh = self._fresh, []
         samples, stats = self.samples(fresh)
@@ -126,7 +127,7 @@ class Impact(ActorCriticAlgorithm):
             envs=envs,
             standardised=self.standardised(samples.advantages),
         )
-        return UpdateResult(stats, surrogate)
+        return {DEFAULT_POLICY: UpdateResult(stats, surrogate)}
 
     @torch.no_grad()
     def samples(self, batch: list[_Sampled]) -> tuple[Samples, dict[str, float]]:

@@ -72,16 +72,16 @@ class MultiPpo:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """See `JointLearner`."""
+        """See `Learner`."""
         return self._groups.policies
 
     @property
     def agents(self) -> Mapping[str, str]:
-        """See `JointLearner`."""
+        """See `Learner`."""
         return self._groups.agents
 
     def weights(self) -> dict[str, PolicyWeights]:
-        """See `JointLearner`."""
+        """See `Learner`."""
         published = {}
         for name, policy in self._policies.items():
             named = self._network(name).named(policy.parameters[None])
@@ -98,11 +98,11 @@ class MultiPpo:
         return published
 
     def begin_round(self, round: int, rounds: int) -> None:  # noqa: ARG002
-        """See `JointLearner`."""
+        """See `Learner`."""
         self._team = replace(self._team, rounds=rounds)
 
     def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
-        """See `OnPolicyJointLearner`."""
+        """See `OnPolicyLearner`."""
         check_round(fragments)
         batches = {policy: self._batch(policy, fragments, round) for policy in self.policies}
 
@@ -138,7 +138,7 @@ class MultiPpo:
         return np.array([[family.kl(one, other).mean().item() for other in seen] for one in seen])
 
     def state_dict(self) -> dict[str, Any]:
-        """See `JointLearner`."""
+        """See `Learner`."""
         return {
             "networks": {one.name: self._description(one) for one in self._team.classes},
             "groups": self._groups.to_dict(),
@@ -148,7 +148,7 @@ class MultiPpo:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `JointLearner`."""
+        """See `Learner`."""
         check_network(state["networks"], {one.name: self._description(one) for one in self._team.classes})
         groups = Groups(self._team, state["groups"])
         self._policies = {

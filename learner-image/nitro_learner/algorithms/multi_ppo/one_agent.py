@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
+from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights
 from nitro_api import JobSpec
 from nitro_learner.algorithms.agents.team import Team
-from nitro_learner.algorithms.base import UpdateResult
+from nitro_learner.algorithms.base import SINGLE_AGENT, UpdateResult
 from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
 from nitro_learner.data.batch import Fragment
 
 
 class RecurrentPpo:
-    """PPO on whole rounds, with memories. See `OnPolicyAlgorithm` for the interface."""
+    """PPO on whole rounds, with memories. See `OnPolicyLearner` for the interface."""
+
+    policies = (DEFAULT_POLICY,)
+    agents = SINGLE_AGENT
 
     def __init__(self, spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> None:
         """Start from `spec` (resolved) and the actors' environment."""
@@ -32,23 +34,22 @@ class RecurrentPpo:
         )
         self._learner = MultiPpo(team, device)
 
-    def weights(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """See `Algorithm`."""
-        weights = self._learner.weights()[AGENT]
-        return weights.meta, dict(weights.tensors)
+    def weights(self) -> dict[str, PolicyWeights]:
+        """See `Learner`."""
+        return {DEFAULT_POLICY: self._learner.weights()[AGENT]}
 
     def begin_round(self, round: int, rounds: int) -> None:
-        """See `Algorithm`."""
+        """See `Learner`."""
         self._learner.begin_round(round, rounds)
 
-    def update(self, fragments: list[Fragment], round: int) -> UpdateResult:
-        """See `OnPolicyAlgorithm`."""
-        return self._learner.update(fragments, round)[AGENT]
+    def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
+        """See `OnPolicyLearner`."""
+        return {DEFAULT_POLICY: self._learner.update(fragments, round)[AGENT]}
 
     def state_dict(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """See `Learner`."""
         return self._learner.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Algorithm`."""
+        """See `Learner`."""
         self._learner.load_state_dict(state)

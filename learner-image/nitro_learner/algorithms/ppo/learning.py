@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import torch
 
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api.algorithms.ppo import PpoHyperparameters
 from nitro_learner.algorithms.actor_critic import (
     ActorCriticAlgorithm,
@@ -20,14 +21,14 @@ from nitro_learner.data.batch import Batch, Fragment, assemble
 
 
 class Ppo(ActorCriticAlgorithm):
-    """PPO on whole rounds. See `OnPolicyAlgorithm` for the interface."""
+    """PPO on whole rounds. See `OnPolicyLearner` for the interface."""
 
     settings: PpoHyperparameters
 
     def coefficients(self) -> Coefficients:
         return replace(super().coefficients(), value_clip=self.settings.value_clip or math.inf)
 
-    def update(self, fragments: list[Fragment], round: int) -> UpdateResult:
+    def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
         batch = self.assemble(fragments)
         samples = Samples(
             batch.observations,
@@ -65,7 +66,7 @@ class Ppo(ActorCriticAlgorithm):
             envs=envs,
             standardised=self.standardised(batch.advantages),
         )
-        return UpdateResult(stats, surrogate)
+        return {DEFAULT_POLICY: UpdateResult(stats, surrogate)}
 
     def assemble(self, fragments: list[Fragment]) -> Batch:
         batch = assemble(

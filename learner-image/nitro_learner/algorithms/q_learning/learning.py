@@ -87,12 +87,12 @@ class QLearner:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """See `JointLearner`."""
+        """See `Learner`."""
         return self._groups.policies
 
     @property
     def agents(self) -> Mapping[str, str]:
-        """See `JointLearner`."""
+        """See `Learner`."""
         return self._groups.agents
 
     @property
@@ -103,7 +103,7 @@ class QLearner:
         return s.epsilon_initial + done * (s.epsilon_final - s.epsilon_initial)
 
     def weights(self) -> dict[str, PolicyWeights]:
-        """See `JointLearner`."""
+        """See `Learner`."""
         published = {}
         for policy in self.policies:
             one = self._groups.class_of(policy)
@@ -118,11 +118,11 @@ class QLearner:
         return published
 
     def begin_round(self, round: int, rounds: int) -> None:  # noqa: ARG002
-        """See `JointLearner`."""
+        """See `Learner`."""
         self._team = replace(self._team, rounds=rounds)
 
     def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
-        """See `OnPolicyJointLearner`.
+        """See `OnPolicyLearner`.
 
         Raises:
             TeamMisfit: an agent has never acted, or a joint value's agents have different rewards.
@@ -184,7 +184,7 @@ class QLearner:
         return np.array(each)
 
     def state_dict(self) -> dict[str, Any]:
-        """See `JointLearner`."""
+        """See `Learner`."""
         return {
             "networks": self._descriptions(),
             "groups": self._groups.to_dict(),
@@ -196,7 +196,7 @@ class QLearner:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `JointLearner`."""
+        """See `Learner`."""
         check_network(state["networks"], self._descriptions())
         self._groups = Groups(self._team, state["groups"])
         fresh = {name: self._fresh(one) for name, one in self._classes.items()}

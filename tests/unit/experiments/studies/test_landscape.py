@@ -14,12 +14,12 @@ from actor_support import environment, policies_of, rollout
 from learner_support import job
 from nitro_actor.environment import Environment
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_actor.protocol.weights import PolicyWeights
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import NitroTrainingJob
 from nitro_experiments.studies.landscape import survey
 from nitro_experiments.studies.probe import Probe
 from nitro_learner.algorithms import registry
-from nitro_learner.algorithms.base import OnPolicyAlgorithm, UpdateResult
+from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.data.batch import Fragment
 from nitro_learner.training.compute import Compute
 
@@ -29,14 +29,12 @@ class PlayedProbe:
 
     def __init__(self, spec: NitroTrainingJob, env: Environment, compute: Compute) -> None:
         self.job, self.compute, self.round, self.actors = spec, compute, 1, 2
-        algorithm = registry.make(spec.spec, DescribedEnvironment.from_json(env.spec.to_json()))
-        assert isinstance(algorithm, OnPolicyAlgorithm)
-        self.algorithm = algorithm
+        self.policies = registry.make_policies(spec.spec, DescribedEnvironment.from_json(env.spec.to_json()))
         self._env = env
         self.played: list[dict[str, np.ndarray]] = []
 
     async def sample(self, slots: int) -> list[Fragment]:
-        policy, steps = policies_of(PolicyWeights.of(*self.algorithm.weights()), self._env.spec), 24
+        policy, steps = policies_of(self.policies.weights()[DEFAULT_POLICY], self._env.spec), 24
         return [
             Fragment(
                 {"slot": slot, "resumed": False}, rollout(self._env, policy, seed=slot, steps=steps, state={})
@@ -45,7 +43,7 @@ class PlayedProbe:
         ]
 
     async def update(self, fragments: list[Fragment]) -> UpdateResult:
-        return self.algorithm.update(fragments, self.round)
+        return self.policies.update(fragments, self.round)[DEFAULT_POLICY]
 
     async def returns(self, tensors: Mapping[str, np.ndarray], episodes: int) -> np.ndarray:
         self.played.append(dict(tensors))
@@ -72,7 +70,7 @@ def test_a_point_plays_the_policy_at_its_distances_from_the_middle(
         found = asyncio.run(
             survey(cast("Probe", probe), points=3, span=0.5, episodes=1, progress=lambda *_: None)
         )
-    middle = probe.algorithm.weights()[1]
+    middle = probe.policies.weights()[DEFAULT_POLICY].tensors
     far = [
         np.sqrt(sum(((tensors[name] - middle[name]) ** 2).sum() for name in middle))
         for tensors in probe.played

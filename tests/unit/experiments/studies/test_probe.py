@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from learner_support import job
+from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights
 from nitro_experiments.studies.probe import Probe
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling.plans import RoundPlan
@@ -34,8 +35,8 @@ class NoCache:
 
 def probe(dispatcher: RecordedDispatcher, states: dict[int, Any]) -> Probe:
     stubs: Any = {
-        "algorithm": SimpleNamespace(
-            weights=lambda: ({"network": {}}, {"policy.w": np.zeros(1, np.float32)})
+        "policies": SimpleNamespace(
+            weights=lambda: {DEFAULT_POLICY: PolicyWeights({}, {"policy.w": np.zeros(1, np.float32)})}
         ),
         "sampler": SimpleNamespace(cache=NoCache(), dispatcher=dispatcher),
         "compute": None,

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from agents_support import agent_class, agents_fragment, team
-from learner_support import HOPPER, job
-from nitro_learner.algorithms import registry
+from learner_support import HOPPER, job, learner_of
 from nitro_learner.algorithms.adoption import ANEW, adopted
 from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
 from nitro_learner.algorithms.q_learning.learning import QLearner
@@ -46,7 +45,7 @@ def test_every_part_of_a_state_is_either_taken_or_begins_anew(name: str) -> None
     if name in MULTI:
         state = learner(name).state_dict()
     else:
-        state = registry.make(job(algorithm={"name": name}).spec, HOPPER).state_dict()
+        state = learner_of(job(algorithm={"name": name}).spec, HOPPER).state_dict()
     assert state.keys() <= LEARNED | ANEW
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from learner_support import HOPPER, by_autograd, fragment, job
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.gradient import Gradient, MeanNorm
 from nitro_learner.algorithms.ppo.gradient import PpoGradient
 from nitro_learner.algorithms.ppo.learning import Ppo
@@ -94,6 +95,6 @@ def test_the_reported_gradient_norm_is_that_before_clipping(clipped: float) -> N
         batch.observations, batch.actions, batch.log_probs, batch.distribution, advantages, batch.returns
     )
     expected = PpoGradient(other.distribution, other.coefficients(), other.chunk)(other.network, samples)
-    stats = algorithm.update(fragments, 1).stats
+    stats = algorithm.update(fragments, 1)[DEFAULT_POLICY].stats
     assert stats["gradient_norm"] == pytest.approx(float(expected.values.norm()), rel=1e-5)
     assert "gradient_norm" not in other.stats(samples, other.coefficients()), "no step, no norm"

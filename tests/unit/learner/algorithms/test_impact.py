@@ -14,9 +14,9 @@ from learner_support import HOPPER, fragment, job
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_actor.protocol.weights import PolicyWeights
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api.spec.scaling import Scaling
-from nitro_learner.algorithms.base import OffPolicyAlgorithm, OnPolicyAlgorithm
+from nitro_learner.algorithms.base import OffPolicyLearner, OnPolicyLearner
 from nitro_learner.algorithms.impact.learning import Impact, denominator
 from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, gradients, terms
 from nitro_learner.boosting.detector import Detector
@@ -54,8 +54,8 @@ def followed(algorithm: Impact) -> bool:
 
 
 def test_impact_is_off_policy() -> None:
-    assert isinstance(impact(), OffPolicyAlgorithm)
-    assert not isinstance(impact(), OnPolicyAlgorithm)
+    assert isinstance(impact(), OffPolicyLearner)
+    assert not isinstance(impact(), OnPolicyLearner)
 
 
 # The loss.
@@ -294,10 +294,9 @@ def test_an_equal_feed_gives_equal_bits_however_it_is_grouped(preset: str) -> No
     feed(second, 3, grouped=False)
     assert torch.equal(parameters(first), parameters(second))
     assert torch.isfinite(parameters(first)).all()
-    meta, tensors = first.weights()
-    again, others = second.weights()
-    assert meta == again
-    assert all(np.array_equal(tensors[name], others[name]) for name in tensors)
+    expected, again = (one.weights()[DEFAULT_POLICY] for one in (first, second))
+    assert expected.meta == again.meta
+    assert all(np.array_equal(tensor, again.tensors[name]) for name, tensor in expected.tensors.items())
 
 
 @pytest.mark.parametrize("preset", ["paper", "tuned"])
@@ -314,7 +313,7 @@ def test_a_restored_algorithm_continues_equally_once_its_buffer_is_empty(preset:
         algorithm.begin_round(4, 20)
         algorithm.take([sampled(seed=9, resumed=True), sampled(1, seed=9, resumed=True)])
         algorithm.replay()
-        rates.append(algorithm.end_round(4).stats["learning_rate"])
+        rates.append(algorithm.end_round(4)[DEFAULT_POLICY].stats["learning_rate"])
     assert torch.equal(parameters(first), parameters(second))
     states = first.state_dict(), second.state_dict()
     assert states[0]["passes"] == states[1]["passes"]
@@ -334,7 +333,11 @@ def test_loading_a_state_drops_batches_that_were_sampled_since() -> None:
         each.take([sampled(slot, seed=9) for slot in range(2)])
         each.replay()
     assert torch.equal(parameters(algorithm), parameters(fresh))
-    assert algorithm.end_round(1).surrogate.size == fresh.end_round(1).surrogate.size == 2 * 64
+    assert (
+        algorithm.end_round(1)[DEFAULT_POLICY].surrogate.size
+        == fresh.end_round(1)[DEFAULT_POLICY].surrogate.size
+        == 2 * 64
+    )
 
 
 def test_it_learns_from_images() -> None:
@@ -344,13 +347,13 @@ def test_it_learns_from_images() -> None:
     algorithm = Impact(
         job(**settings, **{HYPER + "batchSize": 0}).spec, DescribedEnvironment.from_json(env.spec.to_json())
     )
-    policy = policies_of(PolicyWeights.of(*algorithm.weights()), env.spec)
+    policy = policies_of(algorithm.weights()[DEFAULT_POLICY], env.spec)
     before = parameters(algorithm)
     for slot in range(2):
         tensors = restack(rollout(env, policy, seed=slot, steps=60, state={}))
         algorithm.take([Fragment({"slot": slot, "resumed": False}, tensors)])
     assert algorithm.replay()
-    surrogate = algorithm.end_round(1).surrogate
+    surrogate = algorithm.end_round(1)[DEFAULT_POLICY].surrogate
     assert not torch.equal(parameters(algorithm), before)
     assert Detector(Scaling(), 0, 100).measure(surrogate, 1).ratio is not None
 
@@ -370,7 +373,7 @@ def test_the_surrogate_is_the_rounds_at_the_updated_policy() -> None:
     algorithm.end_round(1)
     fragments = [sampled(slot, seed=2) for slot in range(3)]
     algorithm.take(fragments)
-    result = algorithm.end_round(2)
+    result = algorithm.end_round(2)[DEFAULT_POLICY]
     assert result.surrogate.size == 3 * 64
     function = result.surrogate.function("clip", torch.arange(3 * 64))
     value = sum(term().item() for term in function.terms)
@@ -394,7 +397,7 @@ def test_the_kl_penalty_is_to_the_target_network_and_adapts() -> None:
     algorithm = impact(targetUpdateFrequency=1e6, learningRate=0.05)
     coefficient = algorithm.kl_coefficient
     algorithm.take([sampled()])
-    stats = algorithm.end_round(1).stats
+    stats = algorithm.end_round(1)[DEFAULT_POLICY].stats
     assert stats["kl"] > 2 * algorithm.settings.kl_target
     assert algorithm.kl_coefficient == 1.5 * coefficient
 
@@ -411,7 +414,7 @@ def test_diverged_weights_are_an_error() -> None:
 def test_observation_statistics_change_between_rounds_only() -> None:
     algorithm = impact("tuned")
     algorithm.take([sampled()])
-    before = algorithm.weights()[1]["observation.mean"]
+    before = algorithm.weights()[DEFAULT_POLICY].tensors["observation.mean"]
     assert np.array_equal(before, np.zeros(11))
     algorithm.end_round(1)
-    assert not np.array_equal(algorithm.weights()[1]["observation.mean"], before)
+    assert not np.array_equal(algorithm.weights()[DEFAULT_POLICY].tensors["observation.mean"], before)

@@ -9,15 +9,14 @@ from torch import Tensor
 
 import actor_support
 from actor_support import environment, policies_of
-from learner_support import by_autograd
+from learner_support import by_autograd, learner_of
 from masked_environments import SIZES
 from nitro_actor.environment import Environment
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.state import bare
-from nitro_actor.protocol.weights import PolicyWeights
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import JobInvalid, load_job, resolve
 from nitro_api.spec.scaling import Scaling
-from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.impact.learning import Impact
 from nitro_learner.algorithms.ppo.gradient import PpoGradient
 from nitro_learner.algorithms.ppo.learning import Ppo
@@ -53,11 +52,11 @@ def learner(env: Environment, name: str = "ppo", memory: bool = False, **hyper: 
         algorithm={"name": name, "hyperparameters": settings},
         network={"hiddenSizes": [16], "type": "mlp", **recurrent},
     )
-    return registry.make(resolve(load_job(source)).spec, DescribedEnvironment.from_json(env.spec.to_json()))
+    return learner_of(resolve(load_job(source)).spec, DescribedEnvironment.from_json(env.spec.to_json()))
 
 
 def sampled(algorithm: Any, env: Environment, seed: int, state: Any = None) -> tuple[Fragment, Any]:
-    policy = policies_of(PolicyWeights.of(*algorithm.weights()), env.spec)
+    policy = policies_of(algorithm.weights()[DEFAULT_POLICY], env.spec)
     tensors = actor_support.rollout(env, policy, seed=seed, steps=STEPS, state=state or {})
     return Fragment({"slot": 0, "resumed": bool(state)}, restack(tensors)), bare(tensors)
 
@@ -147,9 +146,9 @@ def test_rounds_go_on_and_have_a_boosting_ratio(kind: str, name: str, memory: bo
         fragment, state = sampled(algorithm, env, round, state)
         if name == "impact":
             algorithm.take([fragment])
-            result = algorithm.end_round(round)
+            result = algorithm.end_round(round)[DEFAULT_POLICY]
         else:
-            result = algorithm.update([fragment], round)
+            result = algorithm.update([fragment], round)[DEFAULT_POLICY]
         assert 0 < result.stats["entropy"] < np.log(SIZES[kind]).sum()
         assert np.isfinite(list(result.stats.values())).all()
         assert Detector(Scaling(), 0, 64).measure(result.surrogate, round).ratio is not None
@@ -179,7 +178,7 @@ def test_the_best_return_is_found() -> None:
     for round in range(1, 31):
         fragment, state = sampled(algorithm, env, round, state)
         algorithm.update([fragment], round)
-    policy = policies_of(PolicyWeights.of(*algorithm.weights()), env.spec)
+    policy = policies_of(algorithm.weights()[DEFAULT_POLICY], env.spec)
     played = actor_support.evaluate(env, policy, seed=1, episodes=40, max_steps=100)
     assert played["episode_returns"].sum() > 0.95 * played["episode_lengths"].sum()
 

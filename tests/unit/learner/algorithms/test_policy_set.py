@@ -10,8 +10,8 @@ import torch
 from learner_support import HOPPER, fragment, job
 from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights
 from nitro_learner.algorithms import registry
-from nitro_learner.algorithms.base import UpdateResult
-from nitro_learner.algorithms.policy_set import SINGLE_AGENT, OnePolicy, PolicySet
+from nitro_learner.algorithms.base import SINGLE_AGENT, UpdateResult
+from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.data.batch import Fragment
 
@@ -26,25 +26,26 @@ def test_a_set_of_one_policy_learns_the_same_as_its_algorithm_alone() -> None:
     assert policies.agents == SINGLE_AGENT
     fragments = [fragment(slot) for slot in range(2)]
     expected, found = alone.update(fragments, 1), policies.update(fragments, 1)
-    assert found[DEFAULT_POLICY].stats == expected.stats
-    assert isinstance(policies.only, Ppo)
-    assert torch.equal(policies.only.network.flat, alone.network.flat)
+    assert found[DEFAULT_POLICY].stats == expected[DEFAULT_POLICY].stats
+    (learner,) = policies.learners
+    assert isinstance(learner, Ppo)
+    assert torch.equal(learner.network.flat, alone.network.flat)
 
 
 def test_the_version_counts_updates_and_survives_a_checkpoint() -> None:
-    policies = PolicySet.of_one(ppo(), "rounds")
+    policies = PolicySet([ppo()], SINGLE_AGENT, "rounds")
     assert policies.version == 0
     for number in (1, 2):
         policies.update([fragment(0)], number)
         assert policies.version == number
-    again = PolicySet.of_one(ppo(seed=5), "rounds")
+    again = PolicySet([ppo(seed=5)], SINGLE_AGENT, "rounds")
     again.load_state_dict(policies.state_dict())
     assert again.version == 2
     assert again.encode("run") == policies.encode("run")
 
 
 class Swarm:
-    """A joint learner of two policies: it takes the mean of all rewards for both."""
+    """A learner of two policies: it takes the mean of all rewards for both."""
 
     policies = ("red", "blue")
     agents: Mapping[str, str] = {"blue_0": "blue", "red_0": "red", "red_1": "red"}
@@ -82,14 +83,14 @@ AGENTS = {"red_0": "red", "red_1": "red", "blue_0": "blue", "scout": "default"}
 
 
 def test_learners_of_one_and_of_several_policies_make_one_set_with_one_version() -> None:
-    policies = PolicySet([Swarm(), OnePolicy(ppo())], AGENTS, "rounds")
+    policies = PolicySet([Swarm(), ppo()], AGENTS, "rounds")
     assert policies.names == ("red", "blue", "default")
     found = policies.update([fragment(0)], 1)
     assert set(found) == {"red", "blue", "default"}
     assert found["red"].surrogate is found["blue"].surrogate
     assert set(policies.weights()) == set(found)
     assert policies.version == 1
-    again = PolicySet([Swarm(), OnePolicy(ppo(seed=9))], AGENTS, "rounds")
+    again = PolicySet([Swarm(), ppo(seed=9)], AGENTS, "rounds")
     again.load_state_dict(policies.state_dict())
     assert again.weights()["blue"].tensors["mean"] == policies.weights()["blue"].tensors["mean"] != 0
     assert again.version == 1
@@ -98,7 +99,7 @@ def test_learners_of_one_and_of_several_policies_make_one_set_with_one_version()
 def test_a_state_of_other_policies_is_refused() -> None:
     saved = PolicySet([Swarm()], {"a": "red"}, "rounds").state_dict()
     with pytest.raises(ValueError, match=r"of the policies .*red.*, this job's are .*default"):
-        PolicySet.of_one(ppo(), "rounds").load_state_dict(saved)
+        PolicySet([ppo()], SINGLE_AGENT, "rounds").load_state_dict(saved)
 
 
 def test_an_agent_without_a_policy_and_a_policy_with_two_learners_are_refused() -> None:
@@ -109,7 +110,7 @@ def test_an_agent_without_a_policy_and_a_policy_with_two_learners_are_refused() 
 
 
 class Duo:
-    """An on-policy joint learner, which has no method of an off-policy one."""
+    """An on-policy learner, which has no method of an off-policy one."""
 
     policies = ("red", "blue")
     agents: Mapping[str, str] = {"blue_0": "blue", "red_0": "red"}
@@ -132,7 +133,7 @@ class Duo:
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-def test_a_joint_learner_needs_only_the_methods_of_its_feeding() -> None:
+def test_a_learner_needs_only_the_methods_of_its_feeding() -> None:
     learner = Duo()
     policies = PolicySet([learner], Duo.agents, "rounds")
     assert policies.names == ("red", "blue")

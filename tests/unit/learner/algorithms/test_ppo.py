@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from learner_support import HOPPER, fragment, job
 from nitro_actor.protocol.environment import DescribedEnvironment
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.actor_critic import standardise
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, gradients, terms
@@ -234,9 +235,9 @@ def test_an_update_equals_plain_pytorchs(preset: str, overrides: dict[str, Any],
 def test_equal_fragments_give_equal_weights_to_the_bit(preset: str) -> None:
     one, two = ppo(preset), ppo(preset)
     for k, fragments in enumerate(rounds(3), start=1):
-        stats = one.update(fragments, k).stats
+        stats = one.update(fragments, k)[DEFAULT_POLICY].stats
         torch.rand(3)  # global random numbers do not matter
-        assert two.update(fragments, k).stats == stats
+        assert two.update(fragments, k)[DEFAULT_POLICY].stats == stats
     assert torch.equal(one.network.flat, two.network.flat)
     other = ppo(preset, seed=1)
     assert not torch.equal(ppo(preset).network.flat, other.network.flat)
@@ -253,15 +254,14 @@ def test_continues_from_its_state_to_the_bit(preset: str, after: int) -> None:
     state = copy.deepcopy(first.state_dict())
     second.load_state_dict(state)
     for k in range(after + 1, 5):
-        expected = whole.update(played[k - 1], k).stats
-        assert second.update(played[k - 1], k).stats == expected
+        stats = whole.update(played[k - 1], k)[DEFAULT_POLICY].stats
+        assert second.update(played[k - 1], k)[DEFAULT_POLICY].stats == stats
         first.update(played[k - 1], k)
     assert torch.equal(whole.network.flat, second.network.flat)
     assert _flat(whole.state_dict()) == _flat(second.state_dict()) == _flat(first.state_dict())
-    meta, tensors = whole.weights()
-    again = second.weights()
-    assert meta == again[0]
-    assert all(np.array_equal(tensors[name], again[1][name]) for name in tensors)
+    expected, again = (one.weights()[DEFAULT_POLICY] for one in (whole, second))
+    assert expected.meta == again.meta
+    assert all(np.array_equal(tensor, again.tensors[name]) for name, tensor in expected.tensors.items())
 
 
 def _flat(state: Any) -> Any:
@@ -281,7 +281,7 @@ def test_a_state_is_a_copy() -> None:
     algorithm = ppo()
     algorithm.update(rounds(1)[0], 1)
     state, before = algorithm.state_dict(), _flat(algorithm.state_dict())
-    weights = algorithm.weights()[1]["policy.head.bias"]
+    weights = algorithm.weights()[DEFAULT_POLICY].tensors["policy.head.bias"]
     kept = weights.copy()
     algorithm.update(rounds(2)[1], 2)
     assert _flat(state) == before
@@ -299,7 +299,7 @@ def test_refuses_a_state_of_another_network() -> None:
 
 
 def test_an_update_reports_its_statistics() -> None:
-    stats = ppo("paper").update(rounds(1)[0], 1).stats
+    stats = ppo("paper").update(rounds(1)[0], 1)[DEFAULT_POLICY].stats
     assert set(stats) == {
         "policy_loss",
         "value_loss",
@@ -333,7 +333,10 @@ def test_the_learning_rate_anneals_over_the_rounds() -> None:
         "algorithm__hyperparameters__learningRateAnneal": True,
     }
     algorithm = ppo("tuned", stop__rounds=4, **annealed)
-    rates = [algorithm.update(f, k).stats["learning_rate"] for k, f in enumerate(rounds(5), start=1)]
+    rates = [
+        algorithm.update(f, k)[DEFAULT_POLICY].stats["learning_rate"]
+        for k, f in enumerate(rounds(5), start=1)
+    ]
     assert rates == pytest.approx([3e-4, 2.25e-4, 1.5e-4, 0.75e-4, 0.0])
 
 
@@ -378,15 +381,15 @@ def test_trains_on_the_statistics_that_the_actors_used() -> None:
     for fragments in played:
         for f in fragments:
             f.tensors["observations"][:] = 7 + 2 * f.tensors["observations"]
-    sent = algorithm.weights()[1]
+    sent = algorithm.weights()[DEFAULT_POLICY].tensors
     assert not sent["observation.mean"].any()
-    first = algorithm.update(played[0], 1)
+    first = algorithm.update(played[0], 1)[DEFAULT_POLICY]
     np.testing.assert_array_equal(
         first.surrogate.samples.observations[:2], played[0][0].tensors["observations"][0]
     )
-    sent = algorithm.weights()[1]
+    sent = algorithm.weights()[DEFAULT_POLICY].tensors
     np.testing.assert_allclose(sent["observation.mean"], 7, atol=0.5)
-    second = algorithm.update(played[1], 2)
+    second = algorithm.update(played[1], 2)[DEFAULT_POLICY]
     raw = played[1][0].tensors["observations"][0]
     expected = (raw - sent["observation.mean"]) / np.sqrt(sent["observation.var"] + 1e-8)
     np.testing.assert_allclose(second.surrogate.samples.observations[:2], expected, atol=1e-5)

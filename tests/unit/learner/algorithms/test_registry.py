@@ -53,7 +53,11 @@ RECORD = AlgorithmRecord(
 )
 '''
 LEARNING = """
+from nitro_learner.algorithms.base import SINGLE_AGENT
+
 class Toy:
+    policies, agents = ("default",), SINGLE_AGENT
+
     def __init__(self, spec, environment, device="cpu"):
         self.settings = spec.algorithm.hyperparameters
 
@@ -107,7 +111,7 @@ print(json.dumps({
     "enumeration": algorithms["properties"]["name"]["enum"],
     "schema": algorithms["properties"]["hyperparameters"]["properties"]["exploration"],
     "rules": [rule for rule in algorithms["x-kubernetes-validations"] if "exploration" in rule["fieldPath"]],
-    "class": type(policies.learners[0].algorithm).__name__,
+    "class": type(policies.learners[0]).__name__,
     "feed": type(rounds.make(policies, None, None, None, None, asyncio.Event())).__name__,
 }))
 """
@@ -195,5 +199,5 @@ def test_a_class_that_cannot_be_fed_as_its_record_says_is_refused(monkeypatch: p
     monkeypatch.setitem(registry.ALGORITHMS, "ppo", "impact.learning:Impact")
     spec = job(algorithm__name="impact").spec
     spec.algorithm.name = "ppo"
-    with pytest.raises(TypeError, match="ppo is fed by rounds, but is no OnPolicyAlgorithm"):
-        registry.make(spec, HOPPER)
+    with pytest.raises(TypeError, match="Impact cannot be fed by rounds"):
+        registry.make_policies(spec, HOPPER)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from learner_support import HOPPER, job
+from learner_support import HOPPER, job, learner_of
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobInvalid
-from nitro_learner.algorithms import availability, registry
+from nitro_learner.algorithms import availability
 from nitro_learner.cli import main
 from nitro_learner.training import failures
 from nitro_learner.training.failures import TrainingFailed
@@ -52,7 +52,7 @@ def test_actions_of_several_whole_numbers_are_refused(action: dict[str, Any]) ->
 
 def test_a_missing_rllib_is_reported_with_the_way_to_install_it() -> None:
     spec = job(algorithm__name="rllib/ppo").spec
-    for build in (lambda: availability.check(spec), lambda: registry.make(spec, HOPPER)):
+    for build in (lambda: availability.check(spec), lambda: learner_of(spec, HOPPER)):
         with pytest.raises(JobInvalid) as refused:
             build()
         assert str(refused.value) == MISSING

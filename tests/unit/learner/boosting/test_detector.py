@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner_support import HOPPER, fragment, job
+from learner_support import HOPPER, fragment, job, learner_of
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api.spec.scaling import Scaling
-from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Coefficients, Samples
@@ -152,7 +152,7 @@ def test_asks_for_the_objective_that_the_job_names(scaling: dict[str, object], o
 def ppo(preset: str = "paper") -> tuple[Ppo, UpdateResult]:
     spec = job(preset, network__hiddenSizes=[16, 16], algorithm__hyperparameters__epochs=3).spec
     algorithm = Ppo(spec, HOPPER)
-    return algorithm, algorithm.update([fragment(slot) for slot in range(4)], 1)
+    return algorithm, algorithm.update([fragment(slot) for slot in range(4)], 1)[DEFAULT_POLICY]
 
 
 def dense(function: Function) -> Tensor:
@@ -193,15 +193,15 @@ def test_the_policy_objective_standardises_advantages_independent_of_the_loss(na
     """Shifted by c, the advantages would add c times the curvature of E[r], which is none of J's."""
     overrides = {"network__hiddenSizes": [16], "environment__rolloutLength": 64, "algorithm__name": name}
     overrides["algorithm__hyperparameters__standardiseAdvantages"] = "'off'"
-    algorithm = registry.make(job("paper", **overrides).spec, HOPPER)
+    algorithm = learner_of(job("paper", **overrides).spec, HOPPER)
     fragments = [fragment(slot) for slot in range(4)]
     for each in fragments:
         each.tensors["rewards"] += 1  # more than the critic foresees, so the advantages' mean is far from 0
     if isinstance(algorithm, Ppo):
-        found = algorithm.update(fragments, 1).surrogate
+        found = algorithm.update(fragments, 1)[DEFAULT_POLICY].surrogate
     else:
         algorithm.take(fragments)
-        found = algorithm.end_round(1).surrogate
+        found = algorithm.end_round(1)[DEFAULT_POLICY].surrogate
     advantages = found.samples.advantages
     assert abs(advantages.mean()) > 0.1
     wanted = found.samples.with_advantages((advantages - advantages.mean()) / advantages.std(correction=0))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from learner_support import HOPPER, fragment, job
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.impact.learning import Impact
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Samples
@@ -107,7 +108,7 @@ def test_a_ppo_rounds_noise_is_that_of_its_trajectories_before_the_update(
     spec = job("paper", network__hiddenSizes=[8, 8], algorithm__hyperparameters__epochs=2).spec
     before, algorithm = (Ppo(spec, HOPPER) for _ in range(2))
     fragments = [fragment(slot, length=steps, envs=envs) for slot in range(slots)]
-    surrogate = algorithm.update(fragments, 1).surrogate
+    surrogate = algorithm.update(fragments, 1)[DEFAULT_POLICY].surrogate
     assert not torch.equal(before.network.flat, algorithm.network.flat)
 
     rows = torch.arange(slots * steps * envs).reshape(slots, steps, envs)
@@ -141,7 +142,7 @@ def test_a_ppo_rounds_noise_is_that_of_its_trajectories_before_the_update(
 
 def test_a_round_of_one_trajectory_has_no_noise_to_measure() -> None:
     algorithm = Ppo(job("paper", network__hiddenSizes=[8]).spec, HOPPER)
-    surrogate = algorithm.update([fragment(0)], 1).surrogate
+    surrogate = algorithm.update([fragment(0)], 1)[DEFAULT_POLICY].surrogate
     measured = NoiseMeter(job("paper").spec.scaling, 64).measure(surrogate)
     assert measured.noise is None
     assert measured.snr is None
@@ -152,7 +153,7 @@ def test_measuring_leaves_the_algorithm_as_it_was() -> None:
     measured, plain = (Ppo(spec, HOPPER) for _ in range(2))
     for number in (1, 2):
         fragments = [fragment(slot, seed=number) for slot in range(2)]
-        NoiseMeter(spec.scaling, 64).measure(measured.update(fragments, number).surrogate)
+        NoiseMeter(spec.scaling, 64).measure(measured.update(fragments, number)[DEFAULT_POLICY].surrogate)
         plain.update(fragments, number)
     assert torch.equal(measured.network.flat, plain.network.flat)
 
@@ -162,7 +163,7 @@ def test_an_impact_rounds_trajectories_are_those_that_arrived_in_it() -> None:
     sizes = {"network__hiddenSizes": [8], "environment__rolloutLength": 64, "environment__envsPerActor": 2}
     algorithm = Impact(job("paper", **settings, **sizes).spec, HOPPER)
     algorithm.take([fragment(slot, length=32, envs=2) for slot in range(3)])
-    surrogate = algorithm.end_round(1).surrogate
+    surrogate = algorithm.end_round(1)[DEFAULT_POLICY].surrogate
     parts = surrogate.trajectories("clip").mean.terms
     assert len(parts) == 6
     whole = surrogate.function("clip", torch.arange(surrogate.size)).terms

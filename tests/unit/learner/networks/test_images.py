@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from actor_support import environment, policy_of, rollout, spec_of
-from learner_support import job
+from learner_support import job, learner_of
 from nitro_actor.actions import Discrete
 from nitro_actor.config import AtariConfig, EnvironmentConfig
 from nitro_actor.environment import Environment
@@ -15,11 +15,10 @@ from nitro_actor.make_env import make_env
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
+from nitro_actor.protocol.weights import DEFAULT_POLICY, WeightsContainer
 from nitro_api.spec.network import ConvLayer, ImageTooSmall, image_sizes
 from nitro_api.spec.scaling import Scaling
-from nitro_learner.algorithms import registry
-from nitro_learner.algorithms.base import Algorithm
+from nitro_learner.algorithms.base import OnPolicyLearner
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.data.batch import Fragment
@@ -57,12 +56,10 @@ def colours(stack: int, count: int = 3) -> Environment:
     )
 
 
-def watched(env: Environment, preset: str = "tuned", **settings: Any) -> tuple[Algorithm, Watched]:
-    algorithm = registry.make(
-        job(preset, **settings).spec, DescribedEnvironment.from_json(env.spec.to_json())
-    )
+def watched(env: Environment, preset: str = "tuned", **settings: Any) -> tuple[OnPolicyLearner, Watched]:
+    algorithm = learner_of(job(preset, **settings).spec, DescribedEnvironment.from_json(env.spec.to_json()))
     return algorithm, Watched(
-        WeightsContainer.of_one_agent("run", 1, PolicyWeights.of(*algorithm.weights())), env.spec.classes
+        WeightsContainer.of_one_agent("run", 1, algorithm.weights()[DEFAULT_POLICY]), env.spec.classes
     )
 
 
@@ -109,7 +106,7 @@ def test_an_atari_fragment_carries_each_frame_once_and_signs_of_rewards() -> Non
 @pytest.mark.parametrize("preset", ["paper", "tuned"])
 def test_policy_equals_the_actors_policy(preset: str) -> None:
     spec = spec_of("ALE/SpaceInvaders-v5", (84, 84), "uint8", Discrete(6), 4)
-    algorithm = registry.make(
+    algorithm = learner_of(
         job(preset, environment__id=spec.id).spec, DescribedEnvironment.from_json(spec.to_json())
     )
     assert isinstance(algorithm, Ppo)
@@ -119,7 +116,7 @@ def test_policy_equals_the_actors_policy(preset: str) -> None:
     expected = algorithm.network.policy(torch.from_numpy(observations)).detach().numpy()
     assert np.abs(expected).max() > 0.1
     actual = np.empty((5, 6), np.float32)
-    policy_of(PolicyWeights.of(*algorithm.weights()), spec).distribution(observations, None, actual)
+    policy_of(algorithm.weights()[DEFAULT_POLICY], spec).distribution(observations, None, actual)
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
@@ -170,15 +167,18 @@ def test_the_ratio_of_a_round_is_that_of_the_dense_hessian() -> None:
         network__activation="tanh",
         algorithm__hyperparameters__epochs=2,
     )
-    before = {name: array.copy() for name, array in algorithm.weights()[1].items()}
+    before = {name: array.copy() for name, array in algorithm.weights()[DEFAULT_POLICY].tensors.items()}
     fragments = [
         Fragment(
             {"slot": slot, "resumed": False}, restack(rollout(env, policy, seed=slot, steps=48, state={}))
         )
         for slot in range(2)
     ]
-    result = algorithm.update(fragments, 1)
-    assert all(not np.array_equal(before[name], array) for name, array in algorithm.weights()[1].items())
+    result = algorithm.update(fragments, 1)[DEFAULT_POLICY]
+    assert all(
+        not np.array_equal(before[name], array)
+        for name, array in algorithm.weights()[DEFAULT_POLICY].tensors.items()
+    )
     function = result.surrogate.function("clip", torch.arange(96))
     value = sum(term() for term in function.terms)
     assert isinstance(value, torch.Tensor)
@@ -214,7 +214,7 @@ def test_layers_that_do_not_fit_the_image_are_named(shape: list[int], layers: An
     environment_spec = environment("Hopper-v5", 1).spec.to_json()
     environment_spec["observation"] = {"shape": shape, "dtype": "float32", "frame": shape, "stack": 1}
     with pytest.raises(NetworkMisfit, match=message):
-        registry.make(spec, DescribedEnvironment.from_json(environment_spec))
+        learner_of(spec, DescribedEnvironment.from_json(environment_spec))
 
 
 def test_image_sizes() -> None:

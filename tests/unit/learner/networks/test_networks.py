@@ -5,12 +5,11 @@ import pytest
 import torch
 
 from actor_support import action_of, policy_of, spec_of
-from learner_support import fragment, job
+from learner_support import fragment, job, learner_of
 from nitro_actor.actions import Continuous, Discrete, MultiBinary, MultiDiscrete, WholeNumbers
 from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_actor.protocol.weights import PolicyWeights
-from nitro_learner.algorithms import registry
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.networks import kernels
 from nitro_learner.networks.actor_critic import ActorCritic
@@ -36,7 +35,7 @@ def network(**options: object) -> ActorCritic:
 def test_policy_equals_the_actors_policy(
     spec: EnvironmentSpec, log_std: str, activation: str, normalise: bool
 ) -> None:
-    algorithm = registry.make(
+    algorithm = learner_of(
         job(
             network__logStd=log_std,
             network__activation=activation,
@@ -57,7 +56,7 @@ def test_policy_equals_the_actors_policy(
     inputs = algorithm.observations(raw) if algorithm.observations is not None else raw
     expected = algorithm.network.policy(torch.from_numpy(inputs)).detach().numpy()
 
-    actor = policy_of(PolicyWeights.of(*algorithm.weights()), spec)
+    actor = policy_of(algorithm.weights()[DEFAULT_POLICY], spec)
     actual = np.empty((len(raw), actor.actions.parameters), np.float32)
     actor.distribution(raw, None, actual)
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())

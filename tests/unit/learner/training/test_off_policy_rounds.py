@@ -17,7 +17,8 @@ from dispatch_support import (
     plan,
     stored,
 )
-from nitro_learner.algorithms.base import UpdateResult
+from nitro_actor.protocol.weights import DEFAULT_POLICY
+from nitro_learner.algorithms.base import SINGLE_AGENT, UpdateResult
 from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.backends.base import Ack, FatalError
 from nitro_learner.data.batch import Fragment
@@ -237,8 +238,10 @@ async def stream_polls() -> None:
 
 
 class Recorder:
-    """An algorithm that writes down how it is fed. `replays` says how often it can after each fragment."""
+    """A learner that writes down how it is fed. `replays` says how often it can after each fragment."""
 
+    policies = (DEFAULT_POLICY,)
+    agents = SINGLE_AGENT
     max_staleness = 2
 
     def __init__(self, replays: int = 0) -> None:
@@ -257,9 +260,9 @@ class Recorder:
         self.calls.append("replay")
         return True
 
-    def end_round(self, round: int) -> UpdateResult:
+    def end_round(self, round: int) -> dict[str, UpdateResult]:
         self.calls.append(f"end {round}")
-        return UpdateResult({}, None)  # type: ignore[arg-type]
+        return {DEFAULT_POLICY: UpdateResult({}, None)}  # type: ignore[arg-type]
 
     def weights(self) -> Any: ...
 
@@ -286,7 +289,7 @@ class Rounds:
         self.saved = asyncio.Event()
         self.saved.set()
         self.keep: Callable[[], None] = lambda: None
-        policies = PolicySet.of_one(algorithm, "arrivals")
+        policies = PolicySet([algorithm], SINGLE_AGENT, "arrivals")
         feed = rounds.make(policies, work, backend, backend.cache, compute, self.stop)  # type: ignore[arg-type]
         assert isinstance(feed, AsyncRounds)
         self.feed = feed

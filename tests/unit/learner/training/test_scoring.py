@@ -32,7 +32,7 @@ async def score(fragments: int, **scaling: Any) -> RoundReport:
     chosen = {"scaling__minActors": 2, "environment__rolloutLength": 64, "network__hiddenSizes": [8]}
     spec = job("paper", **chosen | {f"scaling__{name}": value for name, value in scaling.items()}).spec
     algorithm, listener = Ppo(spec, HOPPER), RecordingListener()
-    updates = {DEFAULT_POLICY: algorithm.update([fragment(slot) for slot in range(fragments)], 1)}
+    updates = algorithm.update([fragment(slot) for slot in range(fragments)], 1)
     with Compute() as compute:
         scoring = Scoring(spec, scalers.make(spec), compute, MemoryCache("run"), [listener])
         assert await scoring.settle() is None, "nothing to score yet"

@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 
-from nitro_learner.algorithms.policy_set import SINGLE_AGENT
+from nitro_learner.algorithms.base import SINGLE_AGENT
 from nitro_learner.backends.tasks.counts import Counts
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling.evaluation import MAX_STEPS

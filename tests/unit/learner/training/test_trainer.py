@@ -473,7 +473,8 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         def listening(policies: Any, *arguments: Any, original: Any = original) -> Any:
             results = original(policies, *arguments)
             (result,) = results.values()
-            found.append(result.stats["learning_rate"] / policies.only.settings.learning_rate)
+            (learner,) = policies.learners
+            found.append(result.stats["learning_rate"] / learner.settings.learning_rate)
             return results
 
         monkeypatch.setattr(PolicySet, name, listening)

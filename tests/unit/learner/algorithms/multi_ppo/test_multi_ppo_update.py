@@ -14,6 +14,7 @@ from torch import Tensor
 from agents_support import UNAVAILABLE, agent_class, agents_fragment, team
 from learner_support import HOPPER, fragment, job
 from nitro_actor.protocol.agents import AgentClass
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
 from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts, When
@@ -250,18 +251,17 @@ def test_a_team_of_one_agent_learns_as_ppo_does(preset: str, log_std: str) -> No
     for round in (1, 2):
         # A team's critic begins at the level of the rewards: here 0, so that it begins as PPO's.
         fragments = _centred([fragment(slot, envs=2, seed=round, resumed=round == 2) for slot in range(3)])
-        expected = single.update(fragments, round)
+        expected = single.update(fragments, round)[DEFAULT_POLICY]
         found = learner.update([_of_one(part) for part in fragments], round)["agent_0"]
         assert found.stats == pytest.approx(expected.stats, rel=1e-3, abs=1e-5)
     parameters = learner.state_dict()["policies"]["agent_0"]["parameters"]
     for name, value in single.state_dict()["parameters"].items():
         torch.testing.assert_close(parameters[name], value, rtol=1e-3, atol=1e-5)
-    meta, tensors = single.weights()
-    published = learner.weights()["agent_0"]
-    assert {"network": published.network, "observationClip": published.observation_clip} == meta
-    assert published.tensors.keys() == tensors.keys()
+    own, published = single.weights()[DEFAULT_POLICY], learner.weights()["agent_0"]
+    assert published.meta == own.meta
+    assert published.tensors.keys() == own.tensors.keys()
     if preset == "tuned":
-        np.testing.assert_allclose(published.tensors["observation.var"], tensors["observation.var"])
+        np.testing.assert_allclose(published.tensors["observation.var"], own.tensors["observation.var"])
 
 
 @pytest.mark.parametrize("over", ["off", "batch", "minibatch"])
@@ -270,7 +270,7 @@ def test_a_team_of_one_agent_reports_of_minibatches_what_ppo_reports(over: str) 
     own = {"minibatchSize": 64, "standardiseAdvantages": f"'{over}'", "learningRate": 1e-12}
     single, learner = _both("tuned", {f"algorithm__hyperparameters__{name}": v for name, v in own.items()})
     fragments = _centred([fragment(slot, envs=2, seed=1) for slot in range(3)])
-    expected: Any = single.update(fragments, 1)
+    expected: Any = single.update(fragments, 1)[DEFAULT_POLICY]
     found: Any = learner.update([_of_one(part) for part in fragments], 1)["agent_0"]
     # Other minibatches have other gradients, of about the same norm.
     norms = [result.stats.pop("gradient_norm") for result in (found, expected)]

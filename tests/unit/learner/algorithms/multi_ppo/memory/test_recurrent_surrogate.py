@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from actor_support import environment, policies_of, rollout
-from learner_support import job
+from learner_support import job, learner_of
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_actor.protocol.weights import PolicyWeights
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api.spec.scaling import Scaling
-from nitro_learner.algorithms import registry
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import NoiseMeter
 from nitro_learner.boosting.surrogate import Function
@@ -32,13 +31,13 @@ def updated() -> Any:
         algorithm__hyperparameters__epochs=2,
         algorithm__hyperparameters__learningRate=0.01,
     ).spec
-    learner = registry.make(spec, DescribedEnvironment.from_json(env.spec.to_json()))
-    policy = policies_of(PolicyWeights.of(*learner.weights()), env.spec)
+    learner = learner_of(spec, DescribedEnvironment.from_json(env.spec.to_json()))
+    policy = policies_of(learner.weights()[DEFAULT_POLICY], env.spec)
     fragments = [
         Fragment({"slot": slot, "resumed": False}, rollout(env, policy, seed=slot, steps=24, state={}))
         for slot in range(2)
     ]
-    return learner.update(fragments, 1)  # type: ignore[attr-defined]
+    return learner.update(fragments, 1)[DEFAULT_POLICY]  # type: ignore[attr-defined]
 
 
 def value(function: Function) -> float:

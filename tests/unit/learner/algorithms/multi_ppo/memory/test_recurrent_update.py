@@ -11,14 +11,13 @@ from torch import Tensor, nn
 
 from actor_support import Game, environment, policies_of, rollout
 from agents_support import team
-from learner_support import job
+from learner_support import job, learner_of
 from nitro_actor.protocol.agents import agent_classes
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import bare
-from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
+from nitro_actor.protocol.weights import DEFAULT_POLICY, WeightsContainer
 from nitro_api.spec.network import Recurrent
-from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.agents.gru import scan
 from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
 from nitro_learner.algorithms.multi_ppo.one_agent import RecurrentPpo
@@ -55,14 +54,14 @@ def one_agent(name: str = "Pendulum-v1", **settings: Any) -> tuple[RecurrentPpo,
         network__recurrent__hiddenSize=SIZE,
         **values,
     ).spec
-    learner = registry.make(spec, DescribedEnvironment.from_json(env.spec.to_json()))
+    learner = learner_of(spec, DescribedEnvironment.from_json(env.spec.to_json()))
     assert isinstance(learner, RecurrentPpo)
     return learner, env
 
 
 def sample(learner: RecurrentPpo, env: Any, round: int, states: list[dict[str, Any]]) -> list[Fragment]:
     """A round of two slots, which go on from their states."""
-    policy = policies_of(PolicyWeights.of(*learner.weights()), env.spec)
+    policy = policies_of(learner.weights()[DEFAULT_POLICY], env.spec)
     fragments = []
     for slot, state in enumerate(states):
         tensors = rollout(env, policy, seed=100 * round + slot, steps=STEPS * ENVS, state=state)
@@ -223,7 +222,7 @@ def test_two_rounds_equal_a_recomputation_step_by_step(name: str) -> None:
         kept = [[one[2] for one in slot] for slot in found]
         adam = optimiser.state_dict()
         # The KL penalty adapts after a round; the recomputation keeps 0.3.
-        result = learner.update(fragments, round)
+        result = learner.update(fragments, round)[DEFAULT_POLICY]
         assert result.stats["kl_coefficient"] == 0.3
         after = learner.state_dict()["policies"]["agent"]
         after["kl_coefficient"] = 0.3
@@ -251,7 +250,11 @@ def test_goes_on_to_the_bit(minibatch: int) -> None:
     fragments = sample(learner, env, 2, states)
     learner.update(fragments, 2)
     other.update(fragments, 2)
-    for one, again in zip(learner.weights()[1].values(), other.weights()[1].values(), strict=True):
+    for one, again in zip(
+        learner.weights()[DEFAULT_POLICY].tensors.values(),
+        other.weights()[DEFAULT_POLICY].tensors.values(),
+        strict=True,
+    ):
         assert one.tobytes() == again.tobytes()
     forgetful, _ = one_agent(**settings)
     forgetful.load_state_dict(learner.state_dict())
@@ -266,7 +269,7 @@ def test_sequences_keep_what_sets_their_advantages_apart_from_those_of_others(mi
         settings = PLAIN | {"standardiseAdvantages": over, "minibatchSize": minibatch}
         learner, env = one_agent(**settings)
         learner.update(sample(learner, env, 1, [{}, {}]), 1)
-        weights.append([tensor.tobytes() for tensor in learner.weights()[1].values()])
+        weights.append([tensor.tobytes() for tensor in learner.weights()[DEFAULT_POLICY].tensors.values()])
     assert weights[0] == weights[1]
 
 
