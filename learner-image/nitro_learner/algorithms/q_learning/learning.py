@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional
 
 from nitro_actor.protocol.agents import AgentClass
@@ -30,11 +31,11 @@ from nitro_learner.algorithms.q_learning.learned import Learned
 from nitro_learner.algorithms.q_learning.mixers import mixer_of
 from nitro_learner.algorithms.q_learning.network import UNAVAILABLE, ActionValues, QNetwork
 from nitro_learner.algorithms.q_learning.policies import PolicyStack
-from nitro_learner.algorithms.q_learning.replay import Replay
 from nitro_learner.algorithms.q_learning.rewards import units_of
 from nitro_learner.algorithms.q_learning.round_result import results_of
 from nitro_learner.algorithms.q_learning.training import QTrainer
 from nitro_learner.algorithms.q_learning.transitions import Columns, Rows, positions_of, rows_of
+from nitro_learner.algorithms.replay.buffer import Debt, ReplayBuffer
 from nitro_learner.data.batch import Fragment
 
 _INITIAL, _MIXER, _DRAWS = range(3)
@@ -60,7 +61,7 @@ class QLearner:
         self._classes = {one.name: one for one in team.classes if positions_of(team)[one.name]}
         self._mixer = mixer_of(team)
         self._columns = Columns.of(team, joint=self._mixer.joint)
-        self._replay = Replay(
+        self._replay = ReplayBuffer(
             team.settings.buffer_size,
             len(self._columns),
             alpha=team.settings.priority_alpha,
@@ -80,8 +81,7 @@ class QLearner:
             team.settings.adam_epsilon,
         )
         self._env_steps = 0
-        self._owed = 0.0
-        """Transitions that are still to be trained on."""
+        self._debt = Debt()
         self._steps = 0
         """Gradient steps so far."""
 
@@ -129,14 +129,12 @@ class QLearner:
         """
         s = self._settings
         rows = self._rows(fragments)
-        self._replay.append(self._stored(rows))
+        self._replay.append(rows.arrays, self._drawable(rows))
         self._check_acted()
         sampled = sum(int(fragment.tensors["terminated"].size) for fragment in fragments)
         self._env_steps += sampled
-        self._owed += sampled * s.replay_ratio
         trainer = self._trainer(fragments)
-        steps = int(self._owed // trainer.transitions)
-        self._owed -= steps * trainer.transitions
+        steps = self._debt.due(sampled, s.replay_ratio, trainer.transitions)
         rate = annealed(s, round, self._team.rounds)
         rng = np.random.default_rng([self._team.seed, _DRAWS, round, self._first])
         for _ in range(steps):
@@ -191,7 +189,7 @@ class QLearner:
             "learned": self._learned.state_dict(),
             "replay": self._replay.state_dict(),
             "env_steps": self._env_steps,
-            "owed": self._owed,
+            "owed": self._debt.owed,
             "steps": self._steps,
         }
 
@@ -203,19 +201,19 @@ class QLearner:
         self._learned.load_state_dict(state["learned"], fresh)
         self._replay.load_state_dict(state["replay"])
         self._env_steps, self._steps = int(state["env_steps"]), int(state["steps"])
-        self._owed = float(state["owed"])
+        self._debt.owed = float(state["owed"])
 
     def _rows(self, fragments: Sequence[Fragment]) -> Rows:
         """A round's rows."""
         return rows_of(fragments, self._team, self._columns, state=self._mixer.sees_state)
 
-    def _stored(self, rows: Rows) -> Rows:
-        """A round's rows as the replay buffer takes them."""
-        return rows
+    def _drawable(self, rows: Rows) -> NDArray[np.bool_]:
+        """The rows of a round that can be drawn, bool [n, K]."""
+        return rows.learnable
 
     def _trainer(self, fragments: Sequence[Fragment]) -> QTrainer:  # noqa: ARG002
         """The gradient steps of a round."""
-        units = units_of(self._settings, self._replay.arrays, self._replay.learnable)
+        units = units_of(self._settings, self._replay.arrays, self._replay.drawable)
         return QTrainer(
             self._settings, self._mixer, self._replay, self._reader, self._learned, self._lanes(), units
         )

@@ -19,10 +19,10 @@ from nitro_learner.algorithms.q_learning.batch import LaneBatch, Reader
 from nitro_learner.algorithms.q_learning.lanes import Lanes
 from nitro_learner.algorithms.q_learning.learned import Learned
 from nitro_learner.algorithms.q_learning.mixers import Mixer
-from nitro_learner.algorithms.q_learning.replay import Replay, corrections
 from nitro_learner.algorithms.q_learning.rewards import ValueUnits
 from nitro_learner.algorithms.q_learning.surrogate import TdSurrogate
 from nitro_learner.algorithms.q_learning.transitions import Rows
+from nitro_learner.algorithms.replay.buffer import ReplayBuffer, corrections
 
 Arrays = Mapping[str, NDArray[Any]]
 Places = NDArray[np.int64]
@@ -64,7 +64,7 @@ class QTrainer:
         self,
         settings: QLearningHyperparameters,
         mixer: Mixer,
-        replay: Replay,
+        replay: ReplayBuffer,
         reader: Reader,
         learned: Learned,
         lanes: Mapping[str, Lanes],

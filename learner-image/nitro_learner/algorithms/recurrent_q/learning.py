@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nitro_learner.algorithms.agents.team import TeamMisfit
 from nitro_learner.algorithms.q_learning.learning import QLearner
 from nitro_learner.algorithms.q_learning.rewards import units_of
@@ -38,7 +41,7 @@ class RecurrentQLearner(QLearner):
             )
         return with_sequences(rows, fragments, list(self._classes))
 
-    def _stored(self, rows: Rows) -> Rows:
+    def _drawable(self, rows: Rows) -> NDArray[np.bool_]:
         return first_rows(rows)
 
     def _trainer(self, fragments: Sequence[Fragment]) -> SequenceTrainer:

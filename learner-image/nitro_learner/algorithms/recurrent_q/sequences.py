@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_learner.algorithms.q_learning.replay import Replay
 from nitro_learner.algorithms.q_learning.transitions import Rows
+from nitro_learner.algorithms.replay.buffer import ReplayBuffer
 from nitro_learner.data.batch import Fragment
 
 Places = NDArray[np.int64]
@@ -76,12 +76,12 @@ def with_sequences(rows: Rows, fragments: Sequence[Fragment], classes: Sequence[
     return replace(rows, arrays=arrays)
 
 
-def first_rows(rows: Rows) -> Rows:
-    """The rows with only the first one of each sequence to draw, if the column's agents acted in any."""
+def first_rows(rows: Rows) -> NDArray[np.bool_]:
+    """The first row of each sequence, if the column's agents acted in any, bool [n, K]."""
     lanes = np.stack(rows.lanes)
     learnable = np.zeros_like(rows.learnable)
     learnable[lanes[:, 0]] = rows.learnable[lanes].any(1)
-    return replace(rows, learnable=learnable)
+    return learnable
 
 
 def memories(arrays: Mapping[str, NDArray[Any]], name: str, agents: Places, places: Places) -> NDArray[Any]:
@@ -97,10 +97,10 @@ def memories(arrays: Mapping[str, NDArray[Any]], name: str, agents: Places, plac
     return parts.reshape(*parts.shape[:2], -1)
 
 
-def counted(replay: Replay, shape: Shape) -> NDArray[np.bool_]:
+def counted(replay: ReplayBuffer, shape: Shape) -> NDArray[np.bool_]:
     """The buffer's rows of sequences that can be drawn in which a column's agents acted, bool [size, K]."""
-    result = np.zeros_like(replay.learnable)
-    first, columns = np.nonzero(replay.learnable)
+    result = np.zeros_like(replay.drawable)
+    first, columns = np.nonzero(replay.drawable)
     places = replay.along(first, shape.length, shape.envs)
     result[places, columns[:, None]] = replay.arrays["acted"][places, columns[:, None]]
     return result

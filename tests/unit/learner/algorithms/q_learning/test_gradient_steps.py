@@ -12,21 +12,21 @@ from agents_support import agent_class, agents_fragment, team
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.q_learning.learning import QLearner
-from nitro_learner.algorithms.q_learning.replay import Replay
+from nitro_learner.algorithms.replay.buffer import ReplayBuffer
 
 BATCH = 24
 RATE = 0.01
 
 
 class Drawn:
-    """Replaces `Replay.draw`, to know what was drawn."""
+    """Replaces `ReplayBuffer.draw`, to know what was drawn."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.columns: Any = None
         self.rows: Any = None
-        original = Replay.draw
+        original = ReplayBuffer.draw
 
-        def draw(replay: Replay, columns: Any, shares: Any) -> Any:
+        def draw(replay: ReplayBuffer, columns: Any, shares: Any) -> Any:
             self.rows, probabilities = original(replay, columns, shares)
             self.columns = np.broadcast_to(columns, shares.shape)
             # As of rows that are drawn with different probabilities.
@@ -35,7 +35,7 @@ class Drawn:
             self.weights /= self.weights.max(1, keepdims=True)
             return self.rows, probabilities
 
-        monkeypatch.setattr(Replay, "draw", draw)
+        monkeypatch.setattr(ReplayBuffer, "draw", draw)
 
 
 class Network(nn.Module):

@@ -33,7 +33,7 @@ def test_memories_end_with_episodes_and_deaths_and_what_follows_has_them() -> No
     rows = learner._rows([fragment])
     # 8 steps, the end of the truncated episode, and two rollouts' ends.
     assert len(rows) == 11
-    learner._replay.append(learner._stored(rows))
+    learner._replay.append(rows.arrays, learner._drawable(rows))
     trainer = learner._trainer([fragment])
     # The first agent in the first environment, the second in the second, and so on.
     agents, columns = trainer.turn(8, 0)
@@ -74,7 +74,7 @@ def test_only_whole_sequences_are_drawn_and_a_round_leaves_as_a_whole() -> None:
         learner.update([by_hand(round)], round)
         # 11 rows of a round, in a ring of 40.
         first = [11 * (one - 1) + env for one in range(max(1, round - 2), round + 1) for env in (0, 1)]
-        drawable = np.argwhere(learner._replay.learnable[:, 0])[:, 0]
+        drawable = np.argwhere(learner._replay.drawable[:, 0])[:, 0]
         assert sorted(drawable) == sorted(np.array(first) % 40)
         np.testing.assert_array_equal(learner._replay.counts, [len(first)] * 2)
         acted = counted(learner._replay, Shape(4, 2)).sum(0)

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from agents_support import agent_class
-from nitro_learner.algorithms.q_learning.replay import Replay
 from nitro_learner.algorithms.recurrent_q.training import SequenceTrainer
+from nitro_learner.algorithms.replay.buffer import ReplayBuffer
 from recurrent_q_support import lane, learner_of, networks_of, remembering
 
 LENGTH, ENVS, SLOTS, COUNT = 7, 3, 2, 4
@@ -37,16 +37,16 @@ SETTINGS: dict[str, Any] = {
 def uneven(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What is drawn, as of rows that are drawn with different probabilities."""
     drawn: dict[str, Any] = {}
-    original = Replay.draw
+    original = ReplayBuffer.draw
 
-    def draw(replay: Replay, columns: Any, shares: Any) -> Any:
+    def draw(replay: ReplayBuffer, columns: Any, shares: Any) -> Any:
         rows, probabilities = original(replay, columns, shares)
         probabilities = probabilities * np.linspace(1, 3, shares.shape[1])
         weights = (replay.counts[np.broadcast_to(columns, shares.shape)] * probabilities) ** -0.4
         drawn.update(rows=rows, weights=torch.tensor(weights / weights.max(1, keepdims=True)))
         return rows, probabilities
 
-    monkeypatch.setattr(Replay, "draw", draw)
+    monkeypatch.setattr(ReplayBuffer, "draw", draw)
     return drawn
 
 

@@ -1,4 +1,4 @@
-"""Prioritised replay (Schaul et al. 2016) of environment steps with all of their agents."""
+"""Prioritised replay (Schaul et al. 2016): a buffer of transitions, and how often they are trained on."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_learner.algorithms.q_learning.sum_tree import SumTree
-from nitro_learner.algorithms.q_learning.transitions import Rows
+from nitro_learner.algorithms.replay.sum_tree import SumTree
 from nitro_learner.checkpoints.attachments import Attachment
 
 Array = NDArray[Any]
@@ -32,14 +31,15 @@ class _StoredRound:
     attachment: Attachment
 
 
-class Replay:
-    """A ring of rows. Each of K columns, an agent or a whole team, has priorities of its own.
+class ReplayBuffer:
+    """A ring of rows. Each of K columns, such as an agent or a whole team, has priorities of its own.
 
     It holds whole rounds: a round whose first row is overwritten is not drawn from any more. So its content
     follows from the checkpoint's attachments, one file for each round.
 
     Attributes:
-        arrays: the ring's arrays by name, [size, ...]; see `Rows`.
+        arrays: the ring's arrays by name, [size, ...]. `following` i64 has the distance from a row to the one
+            that it leads to.
     """
 
     def __init__(self, size: int, columns: int, *, alpha: float, epsilon: float) -> None:
@@ -71,19 +71,25 @@ class Replay:
         return result
 
     @property
-    def learnable(self) -> NDArray[np.bool_]:
+    def drawable(self) -> NDArray[np.bool_]:
         """The rows that can be drawn, bool [size, K]."""
         result: NDArray[np.bool_] = self._tree.weights.T > 0
         return result
 
-    def append(self, rows: Rows) -> None:
-        """Take in a round. If the round is larger than the buffer, only its last rows stay."""
-        end = self._end + len(rows)
+    def append(self, arrays: Mapping[str, Array], drawable: NDArray[np.bool_]) -> None:
+        """Take in a round. If the round is larger than the buffer, only its last rows stay.
+
+        Args:
+            arrays: its rows by name, [n, ...].
+            drawable: the rows that can be drawn, bool [n, K].
+        """
+        end = self._end + len(drawable)
         begin = max(self._end, end - self._size)
         kept = slice(begin - self._end, None)
         self._end = end
-        arrays = {name: array[kept] for name, array in rows.arrays.items()}
-        self._insert(begin, arrays, rows.learnable[kept] * self._largest)
+        self._insert(
+            begin, {name: array[kept] for name, array in arrays.items()}, drawable[kept] * self._largest
+        )
         self._rounds.append(_StoredRound(begin, end, Attachment("replay", partial(self._rows, begin, end))))
         self._count()
 
@@ -199,3 +205,21 @@ def corrections(counts: Places, probabilities: NDArray[np.float64], beta: float)
     weights = (counts * probabilities) ** -beta
     result: NDArray[np.float32] = (weights / weights.max(axis=1, keepdims=True)).astype(np.float32)
     return result
+
+
+@dataclass(slots=True)
+class Debt:
+    """What `replayRatio` asks for and gradient steps have not trained on yet.
+
+    Attributes:
+        owed: transitions.
+    """
+
+    owed: float = 0.0
+
+    def due(self, sampled: int, ratio: float, batch: int) -> int:
+        """The gradient steps of `batch` transitions each that are due after `sampled` new transitions."""
+        self.owed += sampled * ratio
+        steps = int(self.owed // batch)
+        self.owed -= steps * batch
+        return steps

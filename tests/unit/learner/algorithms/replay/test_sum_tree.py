@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nitro_learner.algorithms.q_learning.sum_tree import SumTree
+from nitro_learner.algorithms.replay.sum_tree import SumTree
 
 SIZES = (1, 63, 64, 65, 5000)
 

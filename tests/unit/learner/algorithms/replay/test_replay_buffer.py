@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from agents_support import agent_class, agents_fragment, team
-from nitro_learner.algorithms.q_learning.replay import Replay, corrections
 from nitro_learner.algorithms.q_learning.transitions import Columns, Rows, rows_of
+from nitro_learner.algorithms.replay.buffer import ReplayBuffer, corrections
 from nitro_learner.data.batch import Fragment
 
 ONE = np.zeros((1, 1), np.int64)
@@ -22,8 +22,8 @@ def _round(seed: int, *, length: int = 10, state_size: int | None = None) -> tup
     return fragments, rows_of(fragments, built, Columns.of(built, joint=False), state=state_size is not None)
 
 
-def _replay(size: int = 1000, columns: int = 3) -> Replay:
-    return Replay(size, columns, alpha=0.6, epsilon=1e-6)
+def _replay(size: int = 1000, columns: int = 3) -> ReplayBuffer:
+    return ReplayBuffer(size, columns, alpha=0.6, epsilon=1e-6)
 
 
 def test_each_step_leads_to_what_the_agents_saw_next() -> None:
@@ -62,7 +62,7 @@ def test_each_step_leads_to_what_the_agents_saw_next() -> None:
 def test_only_steps_in_which_an_agent_acted_can_be_drawn() -> None:
     fragments, rows = _round(0)
     replay = _replay()
-    replay.append(rows)
+    replay.append(rows.arrays, rows.learnable)
     acted = sum(int(f.by_class["agent"]["alive"].sum()) for f in fragments)
     assert replay.counts.sum() == acted
     shares = np.random.default_rng(0).random((3, 5000))
@@ -76,7 +76,7 @@ def test_a_full_buffer_holds_the_newest_whole_rounds() -> None:
     size = len(rounds[-1]) + len(rounds[-2]) + 5
     replay = _replay(size)
     for rows in rounds:
-        replay.append(rows)
+        replay.append(rows.arrays, rows.learnable)
     expected = sum(rows.learnable[:, 0].sum() for rows in rounds[-2:])
     assert replay.counts[0] == expected
     places, _ = replay.draw(ONE, np.random.default_rng(0).random((1, 5000)))
@@ -97,14 +97,14 @@ def test_a_full_buffer_holds_the_newest_whole_rounds() -> None:
 def test_of_a_round_larger_than_the_buffer_the_last_rows_stay() -> None:
     _, rows = _round(0, length=30)
     replay = _replay(50)
-    replay.append(rows)
+    replay.append(rows.arrays, rows.learnable)
     assert replay.counts[1] == rows.learnable[-50:, 1].sum()
 
 
 def test_priorities_are_powers_of_the_newest_errors() -> None:
     _, rows = _round(0)
     replay = _replay(columns=3)
-    replay.append(rows)
+    replay.append(rows.arrays, rows.learnable)
     learnable = np.flatnonzero(rows.learnable[:, 1])
     errors = np.random.default_rng(1).standard_normal(len(learnable))
     replay.rate(np.ones((1, 1), np.int64), learnable[None], errors[None])
@@ -120,10 +120,10 @@ def test_priorities_are_powers_of_the_newest_errors() -> None:
 def test_a_new_transition_has_the_largest_priority_so_far() -> None:
     replay = _replay()
     first, second = _round(0)[1], _round(1)[1]
-    replay.append(first)
+    replay.append(first.arrays, first.learnable)
     row = np.flatnonzero(first.learnable[:, 0])[:1]
     replay.rate(ONE, row[None], np.array([[50.0]]))
-    replay.append(second)
+    replay.append(second.arrays, second.learnable)
     places, probabilities = replay.draw(ONE, np.random.default_rng(0).random((1, 2000)))
     new = probabilities[places >= len(first)]
     old = probabilities[(places < len(first)) & (places != row)]
@@ -145,6 +145,7 @@ def test_corrections_undo_what_priorities_do_to_a_mean() -> None:
 
 def test_a_state_of_another_size_is_refused() -> None:
     replay = _replay(100)
-    replay.append(_round(0)[1])
+    rows = _round(0)[1]
+    replay.append(rows.arrays, rows.learnable)
     with pytest.raises(ValueError, match="bufferSize must stay"):
         _replay(200).load_state_dict(replay.state_dict())

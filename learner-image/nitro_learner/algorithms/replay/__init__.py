@@ -1,0 +1,1 @@
+"""Replay: what algorithms share that learn from a buffer of transitions."""
