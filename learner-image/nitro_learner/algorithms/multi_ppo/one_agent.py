@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -52,3 +53,11 @@ class RecurrentPpo:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """See `Algorithm`."""
         self._learner.load_state_dict(state)
+
+    def adopt(self, state: dict[str, Any]) -> None:
+        """See `Algorithm`."""
+        self._learner.adopt(state)
+
+    def copy_slots(self, sources: Mapping[int, int]) -> None:
+        """See `Algorithm`."""
+        self._learner.copy_slots(sources)
