@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -103,15 +103,31 @@ class RllibAlgorithm:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        check_network(state["network"], self._network_meta)
+        self._load(state["network"], state["learner"])
         self._steps, self._updates = int(state["steps"]), int(state["updates"])
-        # Otherwise RLlib would keep its own weights if the state has seen fewer updates.
-        self.learner._weights_seq_no = 0
-        self.learner.set_state(state["learner"])
         # RLlib's own state leaves out these two.
         if self._penalised:
             self.learner.curr_kl_coeffs_per_module[DEFAULT_MODULE_ID].fill_(float(state["kl_coefficient"]))
         self.learner.entropy_coeff_schedulers_per_module[DEFAULT_MODULE_ID].update(timestep=self._steps)
+
+    def adopt(self, state: dict[str, Any]) -> None:
+        """See `Learner`. The optimisers' learning rates are the job's."""
+        saved, own = state["learner"], self.learner.get_state(components=_COMPONENTS)
+        optimisers = {
+            name: one
+            | {"state": one["state"] | {"state": saved[COMPONENT_OPTIMIZER][name]["state"]["state"]}}
+            for name, one in own[COMPONENT_OPTIMIZER].items()
+        }
+        self._load(state["network"], saved | {COMPONENT_OPTIMIZER: optimisers})
+
+    def copy_slots(self, sources: Mapping[int, int]) -> None:
+        """Do nothing: nothing is carried from a slot's fragment to its next one."""
+
+    def _load(self, network: dict[str, Any], learner: dict[str, Any]) -> None:
+        check_network(network, self._network_meta)
+        # Otherwise RLlib would keep its own weights if the state has seen fewer updates.
+        self.learner._weights_seq_no = 0
+        self.learner.set_state(learner)
 
     @property
     def kl_coefficient(self) -> float:

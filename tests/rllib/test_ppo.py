@@ -157,6 +157,23 @@ def test_the_adapted_kl_coefficient_is_restored(tmp_path: Path) -> None:
     assert second.kl_coefficient == first.kl_coefficient == pytest.approx(0.3)
 
 
+def test_a_new_run_takes_the_weights_and_moments_of_another_one(tmp_path: Path) -> None:
+    """Its learning rate, its KL penalty and its counters are its own."""
+    first = algorithm(settings=QUICK | {"kl_target": 1e-5})
+    first.update(_round(1), 1)
+    second = algorithm(settings=QUICK | {"kl_target": 1e-5, "lr": 5e-4})
+    fresh = second.state_dict()
+    second.adopt(_reloaded(first, tmp_path))
+    saved, begun = first.state_dict(), second.state_dict()
+    assert pack(1, saved["learner"]["rl_module"]) == pack(1, begun["learner"]["rl_module"])
+    (there,), (here,), (own,) = (one["learner"]["optimizer"].values() for one in (saved, begun, fresh))
+    assert pack(1, there["state"]["state"]) == pack(1, here["state"]["state"])
+    assert here["state"]["param_groups"] == own["state"]["param_groups"]
+    for name in ("kl_coefficient", "steps", "updates"):
+        assert saved[name] != begun[name] == fresh[name]
+    second.update(_round(1), 1)
+
+
 def test_the_state_of_another_network_is_refused(tmp_path: Path) -> None:
     state = _reloaded(algorithm(), tmp_path)
     with pytest.raises(ValueError, match=r"the state is of the network .*16, 16.* this job's is .*8"):

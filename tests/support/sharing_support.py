@@ -67,3 +67,8 @@ class ToyTeam:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.groups = Groups(self.team, state["groups"])
         self.numbers = dict(state["numbers"])
+
+    def adopt(self, state: dict[str, Any]) -> None:
+        self.load_state_dict(state)
+
+    def copy_slots(self, sources: Mapping[int, int]) -> None: ...

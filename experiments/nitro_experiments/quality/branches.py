@@ -12,7 +12,6 @@ other rounds have, and the gain would be that of other data as well as of more d
 
 from __future__ import annotations
 
-import copy
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,14 +21,15 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from nitro_actor.engines.base import pack_generators, seeded_generators
+from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.state import PREFIX
 from nitro_actor.rollout import random_sources
 from nitro_api import JobSpec, NitroTrainingJob, load_job, resolve
 from nitro_experiments.planning.plan import BACKEND, PlannedRun
 from nitro_experiments.quality.agreement import Floats
-from nitro_experiments.quality.carried import copied
 from nitro_experiments.reading.curves import read
 from nitro_experiments.reading.folder import ExperimentDir
+from nitro_learner.algorithms import registry
 from nitro_learner.checkpoints.store import CheckpointStore, load
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.sampling.seeds import slot_seed
@@ -64,14 +64,17 @@ class BranchDir(ExperimentDir):
         """Copy the checkpoint from which the branch goes on, with the branch's actors for the next round."""
         round = _round(run)
         store = CheckpointStore(self._source.checkpoints, keep_last=1)
-        state = copy.deepcopy(load(store.path(round)).state)
+        state = load(store.path(round)).state
         training, spec = state["training"], run.job.spec
         training["actors"] = spec.scaling.max_actors
         sources = _sources(training["end_states"], spec)
         training["end_states"] = _begin(training["end_states"], sources, spec, round + 1)
-        # What the learner carries of a slot's episodes goes with them. Checkpoints before version 0.2 have an
-        # algorithm in place of policies.
-        state |= {name: copied(state[name], sources) for name in ("policies", "algorithm") if name in state}
+        if sources:  # what learners carry of a slot's episodes goes with them
+            environment = DescribedEnvironment.from_json(state["played"]["environment"])
+            policies = registry.make_policies(spec, environment)
+            policies.load_state_dict(state["policies"])
+            policies.copy_slots(sources)
+            state["policies"] = policies.state_dict()
         state["run"] = secrets.token_hex(4)
         shutil.copyfile(self._source.metrics, folder.metrics)
         shutil.copyfile(self._source.ledger, folder.ledger)
@@ -133,8 +136,7 @@ def _branch(job: NitroTrainingJob, round: int, kind: str, seed: int, following: 
     spec["backend"] = BACKEND
     spec.pop("tracking", None)  # the user's trackers are for the run itself, not for each of its branches
     variant = f"round-{round}-{kind}"
-    # Each factor and length has its own folder, so that a run can be measured with several of them. Version
-    # 0.1 kept its branches, whose additional slots began with a reset, in `branches`.
+    # Each factor and length has its own folder, so that a run can be measured with several of them.
     spent = f"{len(following)}-rounds-first-{first}-actors"
     folder = PurePosixPath("continued", f"{variant}-{spent}", f"seed-{seed}")
     return PlannedRun(job.spec.environment.id, variant, seed, resolve(load_job(data)), folder)

@@ -3,6 +3,7 @@ weights for the actors, and the state.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -86,6 +87,13 @@ class ActorCriticAlgorithm:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.adopt(state)
+        self.kl_coefficient = float(state["kl_coefficient"])
+        if self.rewards:
+            self.rewards.load_state_dict(state["rewards"])
+
+    def adopt(self, state: dict[str, Any]) -> None:
+        """See `Learner`."""
         check_network(state["network"], self._network_meta)
         with torch.no_grad():
             for name, parameter in self.network.named_parameters():
@@ -96,11 +104,16 @@ class ActorCriticAlgorithm:
                     )
                 parameter.copy_(value)
         self._optimiser.load_state_dict(state["adam"])
-        self.kl_coefficient = float(state["kl_coefficient"])
         self._norms.take()
-        for normaliser, name in ((self.observations, "observations"), (self.rewards, "rewards")):
-            if normaliser is not None:
-                normaliser.load_state_dict(state[name])
+        if self.observations:
+            self.observations.load_state_dict(state["observations"])
+        if self.rewards:
+            self.rewards.adopt(state["rewards"])
+
+    def copy_slots(self, sources: Mapping[int, int]) -> None:
+        """See `Learner`."""
+        if self.rewards:
+            self.rewards.copy_slots(sources)
 
     def inputs(self, observations: np.ndarray) -> np.ndarray:
         """Convert raw observations [n, *obs] to the networks' inputs: normalised if the job asks for it, and

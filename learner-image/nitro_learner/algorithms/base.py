@@ -92,8 +92,7 @@ class Learner(Protocol):
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a continuation needs, except the fragments that an off-policy learner still
-        holds: nested dicts of tensors, arrays, numbers, strings and None. What a new run does not take from
-        another one is named in adoption.py."""
+        holds: nested dicts of tensors, arrays, numbers, strings and None."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -101,6 +100,28 @@ class Learner(Protocol):
 
         Raises:
             ValueError: the state is of another network or algorithm.
+        """
+        ...
+
+    def adopt(self, state: dict[str, Any]) -> None:
+        """Begin a new run with what an equal learner has learned in another one: its networks, optimisers
+        and statistics. Counters, schedules, what adapts to the job's settings, replayed data and what is
+        carried of running episodes begin anew.
+
+        Args:
+            state: its `state_dict()`; attachments may be missing.
+
+        Raises:
+            ValueError: as `load_state_dict`.
+        """
+        ...
+
+    def copy_slots(self, sources: Mapping[int, int]) -> None:
+        """Let slots go on with copies of other slots' episodes: copy what is carried from a slot's fragment
+        to its next one.
+
+        Args:
+            sources: the slot whose episodes a slot goes on with.
         """
         ...
 

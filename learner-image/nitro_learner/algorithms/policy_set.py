@@ -11,13 +11,12 @@ A single-agent run is a set of one policy. Both go through the same code:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_api.algorithms.record import Feeding
-from nitro_learner.algorithms.adoption import adopted
 from nitro_learner.algorithms.agents.team import SharingLearner
 from nitro_learner.algorithms.base import Learner, OffPolicyLearner, OnPolicyLearner, UpdateResult
 from nitro_learner.algorithms.epochs import part
@@ -179,16 +178,7 @@ class PolicySet:
         Raises:
             ValueError: the state is of other agents, policies, networks or algorithms.
         """
-        agents = dict(state["agents"])
-        self._regroup_as(agents)
-        saved = [tuple(item["policies"]) for item in state["learners"]]
-        own = [learner.policies for learner in self.learners]
-        if saved != own:
-            raise ValueError(f"the state is of the policies {saved}, this job's are {own}")
-        for learner, item in zip(self.learners, state["learners"], strict=True):
-            learner.load_state_dict(item["state"])
-        # In the order of the wire, by which returns are told apart: a checkpoint sorts its keys.
-        self.agents = {agent: agents[agent] for agent in self.agents}
+        self._restore(state, [learner.load_state_dict for learner in self.learners])
         self.version = int(state["version"])
 
     def adopt(self, state: dict[str, Any]) -> None:
@@ -200,12 +190,25 @@ class PolicySet:
         Raises:
             ValueError: as `load_state_dict`.
         """
-        self._regroup_as(state["agents"])
-        learners = [
-            {**saved, "state": adopted(saved["state"], learner.state_dict())}
-            for saved, learner in zip(state["learners"], self.learners, strict=False)
-        ]
-        self.load_state_dict({**state, "learners": learners, "version": self.version})
+        self._restore(state, [learner.adopt for learner in self.learners])
+
+    def copy_slots(self, sources: Mapping[int, int]) -> None:
+        """Let slots go on with copies of other slots' episodes; see `Learner`."""
+        for learner in self.learners:
+            learner.copy_slots(sources)
+
+    def _restore(self, state: dict[str, Any], takes: Sequence[Callable[[dict[str, Any]], None]]) -> None:
+        """Restore the groups of agents, and let each learner take its part of the state."""
+        agents = dict(state["agents"])
+        self._regroup_as(agents)
+        saved = [tuple(item["policies"]) for item in state["learners"]]
+        own = [learner.policies for learner in self.learners]
+        if saved != own:
+            raise ValueError(f"the state is of the policies {saved}, this job's are {own}")
+        for take, item in zip(takes, state["learners"], strict=True):
+            take(item["state"])
+        # In the order of the wire, by which returns are told apart: a checkpoint sorts its keys.
+        self.agents = {agent: agents[agent] for agent in self.agents}
 
     def _regroup_as(self, agents: Mapping[str, str]) -> None:
         """Let each agent play the policy of that name, where agents may share."""

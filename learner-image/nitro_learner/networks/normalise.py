@@ -4,6 +4,7 @@ Both are float64 and merged fragment by fragment in slot order, so a round's sta
 fragment arrived first.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -144,10 +145,24 @@ class RewardNormaliser:
         """Forget the returns of running episodes, for instance when other agents go on with them."""
         self._running.clear()
 
+    def copy_slots(self, sources: Mapping[int, int]) -> None:
+        """Let slots go on with copies of other slots' episodes; see `Learner`."""
+        self._running = with_copies(self._running, sources)
+
     def state_dict(self) -> dict[str, Any]:
         running = {str(slot): values.copy() for slot, values in sorted(self._running.items())}
         return {"moments": self._moments.state_dict(), "running": running}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._moments.load_state_dict(state["moments"])
+        self.adopt(state)
         self._running = {int(slot): np.array(values, np.float64) for slot, values in state["running"].items()}
+
+    def adopt(self, state: dict[str, Any]) -> None:
+        """Begin a new run with the statistics of another one, of which this is the state."""
+        self._moments.load_state_dict(state["moments"])
+
+
+def with_copies(carried: Mapping[int, np.ndarray], sources: Mapping[int, int]) -> dict[int, np.ndarray]:
+    """What is carried of slots' episodes where slots go on with copies of others'; see `Learner`."""
+    kept = {slot: value for slot, value in carried.items() if slot not in sources}
+    return kept | {slot: carried[one].copy() for slot, one in sources.items() if one in carried}

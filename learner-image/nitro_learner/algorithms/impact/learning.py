@@ -179,10 +179,14 @@ class Impact(ActorCriticAlgorithm):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
+        self._passes = int(state["passes"])
+
+    def adopt(self, state: dict[str, Any]) -> None:
+        """See `Learner`."""
+        super().adopt(state)
         with torch.no_grad():
             for name, parameter in self.target.named_parameters():
                 parameter.copy_(torch.as_tensor(state["target"][name]))
-        self._passes = int(state["passes"])
         self._buffer.clear()
         self._waiting, self._fresh = [], []
 

@@ -149,13 +149,26 @@ class MultiPpo:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """See `Learner`."""
+        self.adopt(state)
+        self._policies = {name: one.resumed(state["policies"][name]) for name, one in self._policies.items()}
+
+    def adopt(self, state: dict[str, Any]) -> None:
+        """See `Learner`."""
         check_network(state["networks"], {one.name: self._description(one) for one in self._team.classes})
         groups = Groups(self._team, state["groups"])
         self._policies = {
-            name: self._fresh(name).loaded(state["policies"][name], self._network(name))
+            name: self._fresh(name).adopting(state["policies"][name], self._network(name))
             for name in groups.policies
         }
         self._groups = groups
+
+    def copy_slots(self, sources: Mapping[int, int]) -> None:
+        """See `Learner`."""
+        for policy in self._policies.values():
+            if policy.rewards:
+                policy.rewards.copy_slots(sources)
+            if policy.memories:
+                policy.memories.copy_slots(sources)
 
     def _batch(self, policy: str, fragments: list[Fragment], round: int) -> RoundBatch:
         """A policy's samples of a round."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from nitro_learner.data.batch import Fragment
 from nitro_learner.data.shapes import check
+from nitro_learner.networks.normalise import with_copies
 
 
 class CriticMemories:
@@ -46,6 +47,10 @@ class CriticMemories:
         """Keep the memories with which fragments end, f32 [fragments, lanes, H]."""
         for row, fragment in zip(after, fragments, strict=True):
             self._running[fragment.slot] = row.copy()
+
+    def copy_slots(self, sources: Mapping[int, int]) -> None:
+        """Let slots go on with copies of other slots' episodes; see `Learner`."""
+        self._running = with_copies(self._running, sources)
 
     def state_dict(self) -> dict[str, Any]:
         """The part of a checkpoint."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from nitro_actor.protocol.agents import AGENT
@@ -53,3 +54,11 @@ class RecurrentPpo:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """See `Learner`."""
         self._learner.load_state_dict(state)
+
+    def adopt(self, state: dict[str, Any]) -> None:
+        """See `Learner`."""
+        self._learner.adopt(state)
+
+    def copy_slots(self, sources: Mapping[int, int]) -> None:
+        """See `Learner`."""
+        self._learner.copy_slots(sources)

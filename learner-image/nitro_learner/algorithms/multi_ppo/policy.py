@@ -78,8 +78,8 @@ class AgentPolicy:
         }
         return state | ({"memories": self.memories.state_dict()} if self.memories else {})
 
-    def loaded(self, state: Mapping[str, Any], network: PoliciesWithCritics[StackedShape]) -> AgentPolicy:
-        """A policy of the same shape that continues from `state_dict()`.
+    def adopting(self, state: Mapping[str, Any], network: PoliciesWithCritics[StackedShape]) -> AgentPolicy:
+        """A policy of the same shape that begins with what the one of `state_dict()` has learned.
 
         Raises:
             ValueError: a tensor of the state has another shape.
@@ -93,14 +93,17 @@ class AgentPolicy:
         for part, name in (
             (loaded.observations, "observations"),
             (loaded.states, "states"),
-            (loaded.rewards, "rewards"),
-            (loaded.memories, "memories"),
         ):
             if part is not None:
                 part.load_state_dict(state[name])
-        device = str(self.parameters.device)
-        return replace(
-            loaded,
-            adam=AdamState.of(state["adam"], device),
-            kl_coefficient=float(state["kl_coefficient"]),
-        )
+        if loaded.rewards:
+            loaded.rewards.adopt(state["rewards"])
+        return replace(loaded, adam=AdamState.of(state["adam"], str(self.parameters.device)))
+
+    def resumed(self, state: Mapping[str, Any]) -> AgentPolicy:
+        """The policy that began with what this `state_dict()` has, with the rest of it: it goes on."""
+        if self.rewards:
+            self.rewards.load_state_dict(state["rewards"])
+        if self.memories:
+            self.memories.load_state_dict(state["memories"])
+        return replace(self, kl_coefficient=float(state["kl_coefficient"]))

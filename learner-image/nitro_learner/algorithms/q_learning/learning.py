@@ -195,13 +195,20 @@ class QLearner:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """See `Learner`."""
+        self.adopt(state)
+        self._replay.load_state_dict(state["replay"])
+        self._env_steps, self._steps = int(state["env_steps"]), int(state["steps"])
+        self._debt.owed = float(state["owed"])
+
+    def adopt(self, state: dict[str, Any]) -> None:
+        """See `Learner`."""
         check_network(state["networks"], self._descriptions())
         self._groups = Groups(self._team, state["groups"])
         fresh = {name: self._fresh(one) for name, one in self._classes.items()}
         self._learned.load_state_dict(state["learned"], fresh)
-        self._replay.load_state_dict(state["replay"])
-        self._env_steps, self._steps = int(state["env_steps"]), int(state["steps"])
-        self._debt.owed = float(state["owed"])
+
+    def copy_slots(self, sources: Mapping[int, int]) -> None:
+        """Do nothing: the replay buffer has whole transitions, and a fragment begins with its memories."""
 
     def _rows(self, fragments: Sequence[Fragment]) -> Rows:
         """A round's rows."""

@@ -280,12 +280,11 @@ class Sharing:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict()`."""
-        self._shared, self._times = bool(state["shared"]), int(state["times"])
+        self.adopt(state)
         self._mode.load_state_dict(state["mode"])
         self.pending = Regrouping.of_state(state["pending"]) if state["pending"] else None
 
     def adopt(self, state: dict[str, Any]) -> None:
         """Begin with the toggles of another run, of which this is the state. What decides about the next
         toggle begins anew, and a toggle that was only decided there never happens."""
-        anew = {"mode": self._mode.state_dict(), "pending": None}
-        self.load_state_dict({**state, **anew} if state else state)
+        self._shared, self._times = bool(state["shared"]), int(state["times"])

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from experiment_support import spec
-from learner_support import fragment
+from learner_support import HOPPER, fragment
 from nitro_api import NitroTrainingJob, load_job, resolve
 from nitro_experiments.quality import detection
 from nitro_experiments.quality.branches import BranchDir, branches
+from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.multi_ppo.memories import CriticMemories
 from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.networks.normalise import RewardNormaliser
@@ -100,15 +101,23 @@ def test_additional_slots_have_what_the_learner_carries_of_their_episodes(source
     played = [fragment(slot, envs=2) for slot in (0, 3)]
     rewards(played)
     memories.keep(played, np.arange(20, dtype=np.float32).reshape(2, 2, 5))
-    parts = {"rewards": rewards.state_dict(), "memories": memories.state_dict()}
+    data = spec()["job"]
+    data["spec"]["algorithm"]["hyperparameters"]["normaliseRewards"] = True
+    data["spec"]["network"] = {"hiddenSizes": [8], "recurrent": {"hiddenSize": 5}}
+    job = resolve(load_job(data))
+    policies = registry.make_policies(job.spec, HOPPER)
+    saved = policies.state_dict()
+    parts = saved["learners"][0]["state"]["policies"]["agent"]
+    parts |= {"rewards": rewards.state_dict(), "memories": memories.state_dict()}
     state = {
         "run": "abc",
-        "policies": {"learners": [{"policies": ["agent"], "state": {"policies": {"agent": parts}}}]},
+        "policies": saved,
+        "played": policies.played(HOPPER),
         "training": {"actors": 1, "end_states": {slot: {"state/x": np.array([slot])} for slot in (0, 3)}},
     }
     CheckpointStore(source.checkpoints, keep_last=9).save(2, state)
     planted = BranchDir(source.path / "detector", source)
-    (_, sooner, _) = branches(_job(), [2], factor=3, seeds=1, ahead=1)
+    (_, sooner, _) = branches(job, [2], factor=3, seeds=1, ahead=1)
     found = CheckpointStore(planted.prepare(sooner).checkpoints, keep_last=1).latest()
     assert found is not None
     assert [end["state/x"].item() for end in found.state["training"]["end_states"].values()] == [0, 0, 0]

@@ -7,18 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from agents_support import agent_class, agents_fragment, team
-from learner_support import HOPPER, job, learner_of
-from nitro_learner.algorithms.adoption import ANEW, adopted
+from learner_support import HOPPER, fragment, job, learner_of
 from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
 from nitro_learner.algorithms.q_learning.learning import QLearner
 from nitro_learner.checkpoints.store import CheckpointStore
 
-LEARNED = {
-    "adam", "groups", "learned", "network", "networks", "observations", "parameters", "policies", "rewards",
-    "target",
-}  # fmt: skip
 CLASSES = (agent_class("agent", 2, size=4),)
 MULTI = {"ippo": MultiPpo, "mappo": MultiPpo, "iql": QLearner, "vdn": QLearner, "qmix": QLearner}
 
@@ -39,14 +35,17 @@ def fragments(round: int) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("name", ["ppo", "impact", *MULTI])
-def test_every_part_of_a_state_is_either_taken_or_begins_anew(name: str) -> None:
-    """A new part must be named in ANEW, or here."""
-    if name in MULTI:
-        state = learner(name).state_dict()
-    else:
-        state = learner_of(job(algorithm={"name": name}).spec, HOPPER).state_dict()
-    assert state.keys() <= LEARNED | ANEW
+def adopted(source: Any, new: Any, folder: Path) -> dict[str, Any]:
+    """The state of `new` once it has adopted the checkpoint of `source`, whose attachments are lost."""
+    store = CheckpointStore(folder / "checkpoints", keep_last=1)
+    store.save(2, source.state_dict())
+    for attachment in (folder / "checkpoints").glob("attachments/*"):
+        attachment.unlink()
+    saved = store.latest(attached=False)
+    assert saved is not None
+    new.adopt(saved.state)
+    state: dict[str, Any] = new.state_dict()
+    return state
 
 
 @pytest.mark.parametrize("name", MULTI)
@@ -54,22 +53,16 @@ def test_policies_are_taken_to_the_bit_and_counters_begin_anew(name: str, tmp_pa
     source, fresh, new = learner(name), learner(name, seed=1), learner(name, seed=1)
     for round in (1, 2):
         source.update(fragments(round), round)
-    store = CheckpointStore(tmp_path / "checkpoints", keep_last=1)
-    store.save(2, source.state_dict())
-    for attachment in (tmp_path / "checkpoints").glob("attachments/*"):
-        attachment.unlink()
-    saved = store.latest(attached=False)
-    assert saved is not None
-    new.load_state_dict(adopted(saved.state, new.state_dict()))
+    after = adopted(source, new, tmp_path)
 
     there, here = source.weights(), new.weights()
     for policy, weights in there.items():
         for tensor, value in weights.tensors.items():
             assert np.array_equal(value, here[policy].tensors[tensor]), tensor
-    after, begun, left = new.state_dict(), fresh.state_dict(), source.state_dict()
-    for part in ANEW & after.keys() - {"replay"}:
-        assert after[part] == begun[part], part
+    begun, left = fresh.state_dict(), source.state_dict()
     if "replay" in after:
+        assert all(after[part] == begun[part] for part in ("env_steps", "owed", "steps"))
+        assert left["env_steps"] > 0 < left["steps"]
         assert after["replay"]["rounds"] == []
         assert left["replay"]["rounds"] != []
         assert here[policy].meta["network"]["epsilon"] == 1.0
@@ -77,5 +70,32 @@ def test_policies_are_taken_to_the_bit_and_counters_begin_anew(name: str, tmp_pa
         policies = after["policies"].values()
         assert {one["kl_coefficient"] for one in policies} == {0.2}
         assert all(one["rewards"]["running"] == {} for one in policies)
+        assert all(one["rewards"]["moments"]["count"] > 0 for one in policies)
         assert all(one["adam"]["step"] > 0 for one in policies)
     new.update(fragments(1), 1)
+
+
+@pytest.mark.parametrize("name", ["ppo", "impact"])
+def test_a_policy_of_one_agent_is_taken_to_the_bit_too(name: str, tmp_path: Path) -> None:
+    settings = {
+        "algorithm__name": name,
+        "algorithm__hyperparameters__klCoefficient": 0.2,
+        "algorithm__hyperparameters__normaliseRewards": "true",
+    }
+    source, new = (learner_of(job(**settings, seed=seed).spec, HOPPER) for seed in (0, 1))
+    for round in (1, 2):
+        played = [fragment(slot, seed=round, resumed=round > 1) for slot in range(8)]
+        if name == "impact":
+            source.take(played)
+            source.end_round(round)
+        else:
+            source.update(played, round)
+    left, after = source.state_dict(), adopted(source, new, tmp_path)
+    learned = ("parameters", "target") if name == "impact" else ("parameters",)
+    for part in learned:
+        assert all(torch.equal(value, after[part][tensor]) for tensor, value in left[part].items())
+    assert after["adam"]["step"] == left["adam"]["step"] > 0
+    assert after["rewards"]["moments"]["count"] == left["rewards"]["moments"]["count"] > 0
+    assert left["kl_coefficient"] != after["kl_coefficient"] == 0.2
+    assert (after["rewards"]["running"], after.get("passes", 0)) == ({}, 0)
+    assert left["rewards"]["running"]

@@ -78,6 +78,10 @@ class Swarm:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.mean = state["mean"]
 
+    def adopt(self, state: dict[str, Any]) -> None: ...
+
+    def copy_slots(self, sources: Mapping[int, int]) -> None: ...
+
 
 AGENTS = {"red_0": "red", "red_1": "red", "blue_0": "blue", "scout": "default"}
 
@@ -131,6 +135,10 @@ class Duo:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+    def adopt(self, state: dict[str, Any]) -> None: ...
+
+    def copy_slots(self, sources: Mapping[int, int]) -> None: ...
 
 
 def test_a_learner_needs_only_the_methods_of_its_feeding() -> None:

@@ -272,6 +272,10 @@ class Recorder:
 
     def load_state_dict(self, state: Any) -> None: ...
 
+    def adopt(self, state: Any) -> None: ...
+
+    def copy_slots(self, sources: Any) -> None: ...
+
 
 @pytest.fixture
 def compute() -> Iterator[Compute]:
