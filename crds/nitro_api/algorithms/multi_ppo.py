@@ -9,8 +9,7 @@ they learned.
 from __future__ import annotations
 
 from nitro_api.algorithms.ppo import PpoHyperparameters
-from nitro_api.algorithms.record import AlgorithmRecord, OptionalTensor, Rows, presets
-from nitro_api.algorithms.several_agents import ROUNDS
+from nitro_api.algorithms.record import ROUNDS, AlgorithmRecord, OptionalTensor, Rows, presets
 
 # fmt: off
 _PRESETS: Rows = (

@@ -88,7 +88,6 @@ def pod_cost(
     Args:
         pricing: resolved.
         gb_seconds: pod-seconds times the memory of a pod's actors.
-        vcpu_seconds: CPU that the pods requested.
         awake_gb_seconds: the GB-seconds of awake pods that request as much CPU; None where no pod slept.
     """
     memory = _sane(gb_seconds, "gb_seconds") * pricing.pod_gb_second

@@ -85,9 +85,7 @@ def hold(demand: Demand, held: int, times: PodTimes) -> Holding:
     """The number of actors to hold, by the refined ski-rental rule.
 
     Args:
-        demand: the requests.
         held: number of actors that are held now, starting ones included.
-        times: of this cluster.
     """
     sizes = _sizes(demand, held)
     kept = [n for n in sizes if n <= max(held, demand.requested) and _kept(demand, n, held, times)]
@@ -102,8 +100,6 @@ def hold_for(seconds: float, demand: Demand, held: int) -> Holding:
 
     Args:
         seconds: that time; 0 follows the requests.
-        demand: the requests.
-        held: number of actors that are held now.
     """
     left = {n: seconds - _idle(demand, n) for n in _sizes(demand, held) if demand.requested < n <= held}
     kept = {n: time for n, time in left.items() if time > 0}

@@ -13,6 +13,7 @@ from nitro_api.spec.checkpoint import Checkpoint, CheckpointBucket, CheckpointVo
 from nitro_api.spec.environment import Environment
 from nitro_api.spec.job import NitroTrainingJob
 from nitro_api.spec.stop import Evaluation, Stop
+from nitro_api.spec.tracking import MlflowTracking, WandbTracking
 
 _ID = "^[A-Za-z0-9_.:-]+(/[A-Za-z0-9_.:-]+)?$"
 _ENTRY_POINT = "^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_.]*$"
@@ -114,5 +115,24 @@ declare(
         path="endpointUrl",
         cel="!has(self.endpointUrl) || self.endpointUrl.matches('^https?://[^/]+')",
         sentence="must be a URL; write it as https://host:port",
+    ),
+)
+
+
+_PROJECT = "^[^/\\\\#?%:]+$"
+# No user and password: the job is recorded itself, and whoever may read jobs reads it.
+_URI = "^(file:///[^?#]+|https?://[^/@?#]+(/[^@?#]*)?)$"
+
+declare(
+    WandbTracking,
+    matching("project", _PROJECT, "must have none of / \\ # ? % : as W&B names projects; remove them"),
+)
+declare(
+    MlflowTracking,
+    matching(
+        "trackingUri",
+        _URI,
+        "must be a tracking server or a file store, without credentials; write it as "
+        "https://mlflow.example.com or file:///mlflow",
     ),
 )
