@@ -7,8 +7,6 @@ networks (Wang et al. 2016).
 learning rate, a shorter horizon, longer exploration and standardised rewards.
 """
 
-from __future__ import annotations
-
 from nitro_api.algorithms.record import (
     ROUNDS,
     AlgorithmRecord,

@@ -1,7 +1,5 @@
 """The records of all learning algorithms by name, and what follows from all of them together."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Literal

@@ -5,8 +5,6 @@ footnotes 2 and 3 (us-east-2), except the price of a request. It writes provisio
 two prices; that one is for being ready and the other for an invocation is AWS's.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Sequence

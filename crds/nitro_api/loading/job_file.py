@@ -1,7 +1,5 @@
 """From a job file to a NitroTrainingJob, or to every mistake in it at once."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

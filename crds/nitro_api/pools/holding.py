@@ -13,8 +13,6 @@ that is likely within one cycle, and else for half a cycle. This is the rule of 
 optimum if the predictions are right, at most three times if all of them are wrong.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -26,8 +26,6 @@ All pods of a pool are equal, so the n-th one is needed whenever at least n are:
 own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

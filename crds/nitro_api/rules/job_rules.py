@@ -4,8 +4,6 @@
 `nitro validate` say the same at the same path.
 """
 
-from __future__ import annotations
-
 from nitro_api.base import Rule, declare, matching
 from nitro_api.quantities import DURATION_PATTERN, QUANTITY_PATTERN
 from nitro_api.spec.backend import Backend

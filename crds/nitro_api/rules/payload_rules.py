@@ -5,8 +5,6 @@ frames of pixels, may or may not fit. The learner finds that out with the first 
 same words.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """Rules of pods and their containers: placement, resources, images, labels, variables and volumes."""
 
-from __future__ import annotations
-
 from nitro_api.algorithms.registry import listed
 from nitro_api.base import Model, Rule, declare, matching, set_to
 from nitro_api.spec.placement import (

@@ -1,8 +1,6 @@
 """The models as one JSON schema without references: the source of the CRD, of `explain` and of error
 messages."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import inspect
