@@ -1,7 +1,5 @@
 """The base of all models of the job: names of fields, strictness, and rules across fields."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -77,7 +75,7 @@ class Model(BaseModel):
         return yaml.dump(self.to_dict(), Dumper=_Dumper, sort_keys=False, allow_unicode=not escaped)
 
 
-def broken_by(model: Model, rules: Sequence[Rule]) -> list[Rule]:
+def broken_by(model: Model, rules: "Sequence[Rule]") -> "list[Rule]":
     """Those of the rules that `model` breaks, each with its sentence about the model."""
     if not rules:
         return []
@@ -140,7 +138,7 @@ class Rule:
     """The sentence about one object, with `{name}` for the value of its text field of that name; None if
     `sentence` is enough."""
 
-    def about(self, model: Any) -> Rule:
+    def about(self, model: Any) -> Self:
         """The rule with the sentence about that object."""
         if self.exact is None:
             return self

@@ -1,7 +1,5 @@
 """Errors of a job, field by field."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

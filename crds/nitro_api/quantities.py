@@ -1,7 +1,5 @@
 """Durations (`2h30m`) and Kubernetes quantities (`512Mi`)."""
 
-from __future__ import annotations
-
 import functools
 import re
 from decimal import Decimal

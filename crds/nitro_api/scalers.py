@@ -1,8 +1,6 @@
 """The record of each scaler: what models, rules, presets, the learner and the operator ask about it, without
 its code."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -44,7 +42,7 @@ class ScalerRecord:
     fields: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     aims: tuple[str, ...] = ()
-    several: ScalerRecord | None = None
+    several: "ScalerRecord | None" = None
 
 
 _NITRO = ScalerRecord("nitro", fades=True, settings=SCORE_SETTINGS)

@@ -1,7 +1,5 @@
 """`python -m nitro_operator`: run the operator until it is told to stop."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -1,14 +1,12 @@
 """The settings of the operator. Its Deployment sets each as an environment variable."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 UNPRIVILEGED = 65532
 """User and group of our own images."""
@@ -77,7 +75,7 @@ class Config:
     @classmethod
     def from_environment(
         cls, environ: Mapping[str, str] = os.environ, resolv_conf: Path = RESOLV_CONF
-    ) -> Config:
+    ) -> Self:
         """Read the variables, and the cluster's domain from the pod's resolver configuration.
 
         Raises:

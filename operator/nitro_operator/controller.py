@@ -1,12 +1,11 @@
 """The running operator: watch caches, work queue, resync loop, and the check that all of them are alive."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging
 import time
 from collections.abc import Iterator
+from typing import Self
 
 from aiohttp import web
 
@@ -99,7 +98,7 @@ class Controller:
         metrics.PLATFORM_LIMIT.set(config.platform_max_actors)
 
     @classmethod
-    async def start(cls, config: Config) -> Controller:
+    async def start(cls, config: Config) -> Self:
         """Fill the caches and start the loops. An object that is not yet cached would look missing."""
         leases = Leases(
             await connect(),

@@ -3,8 +3,6 @@
 docs/development.md says what kopf carries, and shows why it does not watch.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import kopf

@@ -1,7 +1,5 @@
 """The operator's metrics of itself. Those of jobs are in status/summary.py; docs/metrics.md lists all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from aiohttp import web

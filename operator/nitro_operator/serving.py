@@ -1,7 +1,5 @@
 """The operator's HTTP servers: metrics, and the kubelet's probes."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web

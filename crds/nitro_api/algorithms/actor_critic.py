@@ -1,7 +1,5 @@
 """The settings that PPO and IMPACT share."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from nitro_api.algorithms.record import Hyperparameters

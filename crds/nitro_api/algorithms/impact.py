@@ -4,8 +4,6 @@ Its preset `artifact` has the values of `paper`, except where the authors' relea
 replay, a batch is one fragment, and the target network follows after each batch.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

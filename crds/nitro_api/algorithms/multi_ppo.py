@@ -6,11 +6,8 @@ critics that began at 0, two of two seeds of mpe2's simple_spread fell below age
 they learned.
 """
 
-from __future__ import annotations
-
 from nitro_api.algorithms.ppo import PpoHyperparameters
-from nitro_api.algorithms.record import AlgorithmRecord, OptionalTensor, Rows, presets
-from nitro_api.algorithms.several_agents import ROUNDS
+from nitro_api.algorithms.record import ROUNDS, AlgorithmRecord, OptionalTensor, Rows, presets
 
 # fmt: off
 _PRESETS: Rows = (

@@ -1,7 +1,5 @@
 """PPO (Schulman et al. 2017)."""
 
-from __future__ import annotations
-
 from nitro_api.algorithms.actor_critic import ActorCriticHyperparameters
 from nitro_api.algorithms.record import AlgorithmRecord, presets
 from nitro_api.base import resolved

@@ -7,10 +7,14 @@ networks (Wang et al. 2016).
 learning rate, a shorter horizon, longer exploration and standardised rewards.
 """
 
-from __future__ import annotations
-
-from nitro_api.algorithms.record import AlgorithmRecord, Hyperparameters, OptionalTensor, Rows, presets
-from nitro_api.algorithms.several_agents import ROUNDS
+from nitro_api.algorithms.record import (
+    ROUNDS,
+    AlgorithmRecord,
+    Hyperparameters,
+    OptionalTensor,
+    Rows,
+    presets,
+)
 from nitro_api.base import Rule, resolved
 
 

@@ -4,11 +4,9 @@ The CRD's schema, the rules, the presets, `nitro explain` and the training loop 
 `registry.py`. The code that learns is in nitro_learner/algorithms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from nitro_api.base import Model, Rule
 
@@ -64,7 +62,7 @@ class Preset:
     atari: Mapping[str, Any] = field(default_factory=dict)
     conv: Mapping[str, Any] = field(default_factory=dict)
 
-    def but(self, rows: Iterable[tuple[str, Any]], settings: Settings = "hyperparameters") -> Preset:
+    def but(self, rows: Iterable[tuple[str, Any]], settings: Settings = "hyperparameters") -> Self:
         """A copy with other values of some settings, for every environment and every network."""
         changed = {path_of(name, settings): value for name, value in rows}
         return replace(self, usual={**self.usual, **changed}, atari={**self.atari, **changed})
@@ -121,3 +119,20 @@ class AlgorithmRecord:
     common_reward: bool = False
     recurrent: bool = False
     rules: tuple[Rule, ...] = ()
+
+
+# fmt: off
+ROUNDS: Rows = (
+    # path below spec                  paper         tuned
+    ("environment.rolloutLength",      100,          100),
+    ("environment.envsPerActor",       4,            4),
+    ("network.hiddenSizes",            [64, 64],     [64, 64]),
+    ("network.logStd",                 "state",      "parameter"),
+    ("evaluation.everyRounds",         10,           10),
+    ("stop.rounds",                    100,          100),
+    ("scaling.minActors",              10,           10),
+    ("scaling.maxActors",              50,           40),
+    ("scaling.initialActors",          50,           40),
+)
+# fmt: on
+"""`paper` has the MARLess paper's numbers of actors; `tuned` 4,000 steps a round at most."""

@@ -4,8 +4,6 @@
 Ray 2.40), where it has any.
 """
 
-from __future__ import annotations
-
 from nitro_api.algorithms.record import AlgorithmRecord, Feeding, Hyperparameters, Rows, presets
 
 

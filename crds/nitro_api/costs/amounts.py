@@ -1,7 +1,5 @@
 """Amounts of money as text: parts that stand beside a total add up to it."""
 
-from __future__ import annotations
-
 import math
 
 _FEWEST, _MOST = 4, 8

@@ -3,8 +3,6 @@
 docs/pricing.md has them as a table, and says what each of them is and is not.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nitro_api.quantities import amount_of

@@ -1,7 +1,5 @@
 """What actor pods have used: time on nodes, and the CPU that they requested for it by state."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,9 +36,9 @@ class PodUse:
             return math.fsum(self.vcpu_seconds.values())
         return self.seconds * self.pod_vcpu
 
-    def since(self, before: PodUse) -> PodUse:
+    def since(self, before: Self) -> Self:
         """The part of it that came after `before`. Unknown CPU stays unknown."""
-        return PodUse(
+        return type(self)(
             max(0.0, self.seconds - before.seconds),
             {
                 state: max(0.0, total - before.vcpu_seconds.get(state, 0.0))
@@ -50,7 +48,7 @@ class PodUse:
             self.per_pod,
         )
 
-    def at_least(self, before: PodUse) -> Self:
+    def at_least(self, before: Self) -> Self:
         """The same, no number below that of `before`: a meter that begins anew takes nothing back."""
         states = {*self.vcpu_seconds, *before.vcpu_seconds}
         return type(self)(

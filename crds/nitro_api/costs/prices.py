@@ -5,8 +5,6 @@ footnotes 2 and 3 (us-east-2), except the price of a request. It writes provisio
 two prices; that one is for being ready and the other for an invocation is AWS's.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Sequence
@@ -88,7 +86,6 @@ def pod_cost(
     Args:
         pricing: resolved.
         gb_seconds: pod-seconds times the memory of a pod's actors.
-        vcpu_seconds: CPU that the pods requested.
         awake_gb_seconds: the GB-seconds of awake pods that request as much CPU; None where no pod slept.
     """
     memory = _sane(gb_seconds, "gb_seconds") * pricing.pod_gb_second

@@ -1,7 +1,5 @@
 """What a round costs by a job's prices: c0 whatever its actors, c1 for each of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

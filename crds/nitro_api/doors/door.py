@@ -1,7 +1,5 @@
 """A door, and its guests."""
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import socket
@@ -45,7 +43,7 @@ class Rate:
 class Guest(socket.socket):
     """A connection that came through a door."""
 
-    def __init__(self, door: Door, source: str, connection: socket.socket) -> None:
+    def __init__(self, door: "Door", source: str, connection: socket.socket) -> None:
         super().__init__(connection.family, connection.type, connection.proto, connection.detach())
         self.source = source
         self._door = door

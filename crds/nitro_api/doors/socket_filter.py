@@ -4,8 +4,6 @@ For a listening socket that is before any queue, so a connection from there cost
 connection inherits the filter of the socket that it came through.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import ipaddress

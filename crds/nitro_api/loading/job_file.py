@@ -1,18 +1,15 @@
 """From a job file to a NitroTrainingJob, or to every mistake in it at once."""
 
-from __future__ import annotations
-
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from nitro_api.base import WITHOUT_RULES
 from nitro_api.errors import ABSENT, FieldError, JobInvalid
 from nitro_api.loading import yamlfile
-from nitro_api.loading.nulls import without_nulls
 from nitro_api.resolution.episodes import keep_rollout, rollout
 from nitro_api.resolution.presets import preset_values
 from nitro_api.resolution.resolve import keep_rate, keep_scaler, resolve
@@ -29,6 +26,68 @@ from nitro_api.schema.wording import (
 from nitro_api.spec.free_json import FLOAT, point_lost
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
 from nitro_api.spec.learner_status import NO_CHECK, TrainingStatus
+
+_RLLIB_SETTINGS = ("spec", "algorithm", "rllib")
+
+
+def without_nulls(data: Any, location: Location = ()) -> Any:
+    """A copy in which a null is an absent field, as with `kubectl apply`. A null stays in three places: as an
+    entry of a list, in RLlib's settings, some of which it switches off, and in an unknown field, which is a
+    mistake."""
+    if location == _RLLIB_SETTINGS:
+        return data
+    if isinstance(data, dict):
+        left_out = {key for key, value in data.items() if value is None}
+        if left_out:
+            left_out &= data.keys() if (names := names_at(location)) is None else names
+        return {
+            key: without_nulls(value, (*location, key)) for key, value in data.items() if key not in left_out
+        }
+    if isinstance(data, list):
+        return [without_nulls(item, (*location, index)) for index, item in enumerate(data)]
+    return data
+
+
+def names_at(location: Location) -> set[str] | None:
+    """Names of the fields of the object at a place of the job; None if it may have any.
+
+    They are read from the models, because a JSON schema of the job takes most of a second to make.
+    """
+    kinds: list[Any] = [NitroTrainingJob]
+    for part in location:
+        kinds = [below for kind in kinds for below in _below(kind, part)]
+    names = {name for kind in kinds for name, _ in _fields(kind)}
+    return names or None
+
+
+def _below(kind: Any, part: str | int) -> Iterator[Any]:
+    """The types that the value at `part` of such a value may have."""
+    found: list[Any] = [annotation for name, annotation in _fields(kind) if name == part]
+    if get_origin(kind) is list:
+        found = [get_args(kind)[0]]
+    elif get_origin(kind) is dict:
+        found = [get_args(kind)[1]]
+    for one in found:
+        yield from _options(one)
+
+
+def _options(kind: Any) -> Iterator[Any]:
+    """The members of a union, or the type itself, without annotations."""
+    if get_origin(kind) is Annotated:
+        yield from _options(get_args(kind)[0])
+    elif get_origin(kind) in (list, dict) or isinstance(kind, type):
+        yield kind
+    else:
+        for member in get_args(kind):
+            yield from _options(member)
+
+
+def _fields(kind: Any) -> Iterator[tuple[str, Any]]:
+    """Names as in YAML, and types, of a model's fields; none if it is no model."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        for name, field in kind.model_fields.items():
+            yield field.alias or name, field.annotation
+
 
 _FITTED = ("environment", "algorithm", "network", "scaling", "backend", "cache")
 """Fields of spec that decide whether networks fit the environment, and whether messages fit the transport."""

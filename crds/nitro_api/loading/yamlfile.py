@@ -1,7 +1,5 @@
 """Reading a job file: YAML as kubectl reads it, and a clear message for every mistake in it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

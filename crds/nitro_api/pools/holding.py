@@ -13,8 +13,6 @@ that is likely within one cycle, and else for half a cycle. This is the rule of 
 optimum if the predictions are right, at most three times if all of them are wrong.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -85,9 +83,7 @@ def hold(demand: Demand, held: int, times: PodTimes) -> Holding:
     """The number of actors to hold, by the refined ski-rental rule.
 
     Args:
-        demand: the requests.
         held: number of actors that are held now, starting ones included.
-        times: of this cluster.
     """
     sizes = _sizes(demand, held)
     kept = [n for n in sizes if n <= max(held, demand.requested) and _kept(demand, n, held, times)]
@@ -102,8 +98,6 @@ def hold_for(seconds: float, demand: Demand, held: int) -> Holding:
 
     Args:
         seconds: that time; 0 follows the requests.
-        demand: the requests.
-        held: number of actors that are held now.
     """
     left = {n: seconds - _idle(demand, n) for n in _sizes(demand, held) if demand.requested < n <= held}
     kept = {n: time for n, time in left.items() if time > 0}

@@ -5,8 +5,6 @@ scheduler counts the larger of what is wanted and what still holds, and so do th
 as the API server has them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -26,8 +26,6 @@ All pods of a pool are equal, so the n-th one is needed whenever at least n are:
 own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,12 +86,7 @@ class PoolNeed:
 
 @dataclass(frozen=True)
 class Slopes:
-    """The times that prices and a pool's own times lead to. Unit of all: seconds.
-
-    Usage::
-
-        slopes = Slopes.of(prices, times, patches=pods / patches_a_second, word=1.0)
-    """
+    """The times that prices and a pool's own times lead to. Unit of all: seconds."""
 
     wake: float
     """Before a need, a sleeper is woken."""
@@ -146,7 +139,6 @@ def divide(need: PoolNeed, held: int, slopes: Slopes, *, let_go: bool = True) ->
         need: what its user needs, has needed and expects.
         held: pods that are to exist between gaps of the user's work, as `holding` decides: what the user is
             expected to need next, and what is held beyond that for later.
-        slopes: the break-even times.
         let_go: whether pods may be let go within a gap. Otherwise all that are held sleep at most.
     """
     sizes = sorted({n for n in _sizes(need, held) if 0 < n <= held})

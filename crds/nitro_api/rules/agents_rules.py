@@ -1,7 +1,5 @@
 """The rules about the number of agents: what needs several of them, and which environments have them."""
 
-from __future__ import annotations
-
 from nitro_api.algorithms.registry import RECORDS, TEAM_RECORDS, listed
 from nitro_api.base import Rule, declare, set_to
 from nitro_api.errors import ABSENT, FieldError

@@ -1,7 +1,5 @@
 """The rules across the fields of spec.algorithm, which follow from the algorithms' records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 

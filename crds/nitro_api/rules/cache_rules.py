@@ -1,7 +1,5 @@
 """The memory of a job's Redis: it must hold two rounds, the one that is learned from and the next."""
 
-from __future__ import annotations
-
 import math
 
 from nitro_api.base import Rule, broken_by, declare, rules_of

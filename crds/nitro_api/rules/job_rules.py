@@ -4,8 +4,6 @@
 `nitro validate` say the same at the same path.
 """
 
-from __future__ import annotations
-
 from nitro_api.base import Rule, declare, matching
 from nitro_api.quantities import DURATION_PATTERN, QUANTITY_PATTERN
 from nitro_api.spec.backend import Backend
@@ -13,6 +11,7 @@ from nitro_api.spec.checkpoint import Checkpoint, CheckpointBucket, CheckpointVo
 from nitro_api.spec.environment import Environment
 from nitro_api.spec.job import NitroTrainingJob
 from nitro_api.spec.stop import Evaluation, Stop
+from nitro_api.spec.tracking import MlflowTracking, WandbTracking
 
 _ID = "^[A-Za-z0-9_.:-]+(/[A-Za-z0-9_.:-]+)?$"
 _ENTRY_POINT = "^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_.]*$"
@@ -114,5 +113,24 @@ declare(
         path="endpointUrl",
         cel="!has(self.endpointUrl) || self.endpointUrl.matches('^https?://[^/]+')",
         sentence="must be a URL; write it as https://host:port",
+    ),
+)
+
+
+_PROJECT = "^[^/\\\\#?%:]+$"
+# No user and password: the job is recorded itself, and whoever may read jobs reads it.
+_URI = "^(file:///[^?#]+|https?://[^/@?#]+(/[^@?#]*)?)$"
+
+declare(
+    WandbTracking,
+    matching("project", _PROJECT, "must have none of / \\ # ? % : as W&B names projects; remove them"),
+)
+declare(
+    MlflowTracking,
+    matching(
+        "trackingUri",
+        _URI,
+        "must be a tracking server or a file store, without credentials; write it as "
+        "https://mlflow.example.com or file:///mlflow",
     ),
 )

@@ -1,7 +1,5 @@
 """The rules of spec.backend.lambda; see job_rules.py."""
 
-from __future__ import annotations
-
 from nitro_api.base import Rule, declare, matching
 from nitro_api.spec.backend import Backend
 from nitro_api.spec.job import JobSpec

@@ -1,7 +1,5 @@
 """The rules across the fields of images: preprocessing, and the networks that take them."""
 
-from __future__ import annotations
-
 from nitro_api.base import Rule, declare, set_to
 from nitro_api.errors import FieldError
 from nitro_api.resolution.resolve import resolve

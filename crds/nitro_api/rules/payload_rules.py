@@ -5,8 +5,6 @@ frames of pixels, may or may not fit. The learner finds that out with the first 
 same words.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -57,13 +55,7 @@ SPACES: dict[str, tuple[int, int]] = {
 
 
 def too_large(what: str, size: int, remedy: str) -> str:
-    """The sentence for a message that does not fit.
-
-    Args:
-        what: the message, such as `a request with the weights`.
-        size: its bytes, compressed, before base64.
-        remedy: what makes it smaller, such as `lower rolloutLength`.
-    """
+    """The sentence for a message that does not fit; `size` is in bytes, compressed, before base64."""
     return (
         f"needs {size / 1e6:.1f} MB for {what}, but with transport: Payload Lambda takes "
         f"{CAPACITY_BYTES / 1e6:.1f} MB (6 MB as base64); {remedy}, or set spec.backend.lambda.transport: "

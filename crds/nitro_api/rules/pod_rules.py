@@ -1,12 +1,128 @@
-"""Rules of pods and their containers: images, labels, variables, volumes and mounts."""
-
-from __future__ import annotations
+"""Rules of pods and their containers: placement, resources, images, labels, variables and volumes."""
 
 from nitro_api.algorithms.registry import listed
-from nitro_api.base import Model, Rule, declare, matching
-from nitro_api.rules.placement_rules import label_keys
+from nitro_api.base import Model, Rule, declare, matching, set_to
+from nitro_api.spec.placement import (
+    DOMAIN,
+    KEY_PATTERN,
+    QUALIFIED,
+    LabelRequirement,
+    LabelSelector,
+    NodeRequirement,
+    Toleration,
+)
 from nitro_api.spec.pod_template import EmptyDirSource, EnvSource, EnvVar, FileItem, Volume, VolumeMount
-from nitro_api.spec.pods import Actor, Learner
+from nitro_api.spec.pods import Actor, Learner, Resources
+
+_NUMBER = "^[0-9]+$"
+
+
+def label_keys(path: str) -> Rule:
+    """The rule that the keys of the mapping at `path`, if there is one, are those of labels."""
+    return Rule(
+        path=path,
+        cel=f"!has(self.{path}) || self.{path}.all(key, key.matches(r'{KEY_PATTERN}'))",
+        sentence="must have keys like team or example.com/team: at most 63 letters, digits, -, _ and ., "
+        "a letter or digit at both ends; correct them",
+    )
+
+
+declare(LabelSelector, label_keys("matchLabels"))
+
+
+def _values(*operators: str) -> Rule:
+    return Rule(
+        path="values",
+        cel=f"(self.operator in {list(operators)}) == (has(self.values) && self.values.size() > 0)",
+        sentence=f"must be given with {', '.join(operators)}, and with no other operator; add or remove it",
+    )
+
+
+declare(LabelRequirement, _values("In", "NotIn"))
+declare(
+    NodeRequirement,
+    _values("In", "NotIn", "Gt", "Lt"),
+    Rule(
+        path="values",
+        cel="!(self.operator in ['Gt', 'Lt']) || !has(self.values) "
+        f"|| self.values.size() == 1 && self.values[0].matches('{_NUMBER}')",
+        sentence="must be one whole number with Gt and Lt; write it as ['8']",
+    ),
+)
+declare(
+    Toleration,
+    Rule(
+        path="operator",
+        cel="has(self.key) || self.operator == 'Exists'",
+        sentence="must be Exists without a key; name the key or set operator: Exists",
+    ),
+    Rule(
+        path="value",
+        cel="!has(self.value) || self.operator == 'Equal'",
+        sentence="is only allowed with operator: Equal; remove it or set operator: Equal",
+    ),
+    Rule(
+        path="tolerationSeconds",
+        cel=f"!has(self.tolerationSeconds) || {set_to('effect', 'NoExecute')}",
+        sentence="is only allowed with effect: NoExecute; remove it or set effect: NoExecute",
+    ),
+)
+
+
+_NAME = f"^(cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMGT]i|{DOMAIN}/{QUALIFIED})$"
+_WHOLE = "^[0-9]+$"
+
+
+def _each(block: str, cel: str, sentence: str) -> Rule:
+    """A rule about each resource of requests or limits: its `name` and, as text, its `amount`."""
+    each = cel.replace("amount", f"string(self.{block}[name])")
+    return Rule(
+        path=block,
+        cel=f"!has(self.{block}) || self.{block}.all(name, {each})",
+        sentence=sentence,
+    )
+
+
+for _block in ("requests", "limits"):
+    declare(
+        Resources,
+        _each(
+            _block,
+            "!amount.startsWith('-')",
+            "must not be negative; write amounts as 500m, 2 or 4Gi",
+        ),
+        _each(
+            _block,
+            f"name.matches(r'{_NAME}')",
+            "must name cpu, memory, ephemeral-storage, hugepages-2Mi and the like, or a device with its "
+            "domain, such as nvidia.com/gpu; correct the name",
+        ),
+        _each(
+            _block,
+            f"!name.contains('/') || amount.matches('{_WHOLE}')",
+            "must have devices, such as nvidia.com/gpu, in whole numbers; write the amount as 1",
+        ),
+    )
+declare(
+    Resources,
+    Rule(
+        path="requests",
+        # A value that is no quantity is refused by its pattern.
+        cel="!has(self.requests) || !has(self.limits) || self.requests.all(name, !(name in self.limits) "
+        "|| !isQuantity(string(self.requests[name])) || !isQuantity(string(self.limits[name])) "
+        "|| quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",
+        sentence="must be at most the limits; lower the request or raise the limit",
+    ),
+    Rule(
+        path="requests",
+        cel="!has(self.requests) || self.requests.all(name, !name.contains('/') "
+        "&& !name.startsWith('hugepages-') || has(self.limits) && name in self.limits "
+        "&& string(self.limits[name]) == string(self.requests[name]))",
+        sentence="must have devices, such as nvidia.com/gpu, and hugepages with the amount that limits has; "
+        "give it there too",
+    ),
+)
+
 
 OPERATORS_PREFIXES = (
     "nitro.dev/",

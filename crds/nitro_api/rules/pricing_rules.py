@@ -1,7 +1,5 @@
 """The rules of spec.pricing; see job_rules.py."""
 
-from __future__ import annotations
-
 from nitro_api.base import Rule, declare
 from nitro_api.spec.job import JobSpec
 from nitro_api.spec.pricing import Pricing

@@ -1,7 +1,5 @@
 """The rules of spec.network.recurrent: with which networks, algorithms and modes of sharing it goes."""
 
-from __future__ import annotations
-
 from nitro_api.algorithms.registry import RECORDS, listed
 from nitro_api.base import Rule, declare, set_to
 from nitro_api.spec.job import JobSpec

@@ -1,7 +1,5 @@
 """Rules of spec.resumeFrom, and whether one job's policies fit another job."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

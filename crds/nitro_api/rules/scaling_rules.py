@@ -1,7 +1,5 @@
 """The rules of spec.scaling; see job_rules.py."""
 
-from __future__ import annotations
-
 from nitro_api.algorithms.registry import listed
 from nitro_api.base import Rule, declare, set_to
 from nitro_api.scalers import ALL, having

@@ -1,7 +1,5 @@
 """Rules of updates: which fields of a stored job may change, and when."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from nitro_api.algorithms.registry import TEAM_RECORDS

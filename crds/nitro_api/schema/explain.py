@@ -1,7 +1,5 @@
 """Documentation of the job's fields, made from the models: `nitro explain spec.scaling.decay`."""
 
-from __future__ import annotations
-
 import textwrap
 from functools import cache
 

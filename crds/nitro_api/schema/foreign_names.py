@@ -3,8 +3,6 @@
 A job has one name for each of its fields: none of these is a second one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Wording of mistakes: pydantic's findings as paths, with what is allowed and what to do."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The interface between the reconcile and the ways to run actors."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 

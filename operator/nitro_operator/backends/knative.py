@@ -1,7 +1,5 @@
 """Actors as pods of one Knative Revision, whose scale is patched in place."""
 
-from __future__ import annotations
-
 import math
 
 from nitro_api.pools.holding import PodTimes

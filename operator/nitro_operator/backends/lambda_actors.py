@@ -1,7 +1,5 @@
 """Actors as invocations of an AWS Lambda function. AWS scales them; the operator manages the function."""
 
-from __future__ import annotations
-
 import math
 
 from nitro_api.pools.holding import PodTimes

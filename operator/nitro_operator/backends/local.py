@@ -1,7 +1,5 @@
 """Actors as processes in the learner's pod."""
 
-from __future__ import annotations
-
 from nitro_operator.backends.base import ActorDeployment
 from nitro_operator.observation.observed import Observed, learner_running
 

@@ -1,7 +1,5 @@
 """The release of Knative Serving in the cluster, if there is one."""
 
-from __future__ import annotations
-
 import re
 
 from nitro_operator.kube.client import Kube

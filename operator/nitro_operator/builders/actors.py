@@ -1,7 +1,5 @@
 """The actors' Knative Service. Its template never changes: rounds patch the Revision's scale."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

@@ -1,7 +1,5 @@
 """The job's Secret: the token that actors require, and separate Redis users for learner and actors."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 

@@ -1,7 +1,5 @@
 """The learner's Job: the training container, and Redis beside it as a native sidecar."""
 
-from __future__ import annotations
-
 from nitro_api.spec.lambda_backend import CREDENTIAL_KEYS, LambdaBackendSpec
 from nitro_api.spec.tracking import MLFLOW_KEYS, TRACKING_PREFIX, WANDB_KEYS
 from nitro_operator.builders import pod_settings

@@ -1,7 +1,5 @@
 """The Service of Redis, and the network policies of learner and actors."""
 
-from __future__ import annotations
-
 from nitro_operator.builders.learner import METRICS_PORT
 from nitro_operator.builders.redis import PORT as REDIS_PORT
 from nitro_operator.builders.view import JobView

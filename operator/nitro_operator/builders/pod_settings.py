@@ -1,7 +1,5 @@
 """The pod settings that a job names, in a pod that the operator builds. The operator's own settings win."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The learner's rights: to read and watch its own job, and to report the job's status."""
 
-from __future__ import annotations
-
 from nitro_operator.builders.view import JobView
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import TRAINING_JOB, Object

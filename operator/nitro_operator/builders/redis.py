@@ -4,8 +4,6 @@ It listens within the pod only, because it has no bound for connections that do 
 through the gate (nitro_learner/gate.py), a container beside it.
 """
 
-from __future__ import annotations
-
 from nitro_api.resolution.resolve import most_actors
 from nitro_api.rules.cache_rules import cache_mib
 from nitro_api.spec.pods import Resources

@@ -1,8 +1,7 @@
 """Places of checkpoints: the own of a job (a claim or a bucket), and that of spec.resumeFrom."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 from nitro_operator.builders.view import JobView, literal
 from nitro_operator.kube import names
@@ -75,7 +74,7 @@ class Source:
     """In the claim."""
 
     @classmethod
-    def of(cls, view: JobView) -> Source:
+    def of(cls, view: JobView) -> Self:
         """The run of a job."""
         if view.spec.learner.checkpoint.s3 is not None:
             return cls(address=checkpoint_location(view))

@@ -1,12 +1,11 @@
 """The input of the builders: a job with its resolved spec."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 from nitro_api import JobSpec
 from nitro_api.quantities import multiplied
@@ -42,7 +41,7 @@ class JobView:
     """Name of the Secret with the job's token and Redis passwords."""
 
     @classmethod
-    def of(cls, job: Object, spec: JobSpec, config: Config, credentials: str | None = None) -> JobView:
+    def of(cls, job: Object, spec: JobSpec, config: Config, credentials: str | None = None) -> Self:
         """The view of a job with this resolved spec.
 
         Args:

@@ -1,7 +1,5 @@
 """Values from a job's Secrets: the credentials for AWS and the address of Redis. They are never logged."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Collection
 from urllib.parse import urlsplit

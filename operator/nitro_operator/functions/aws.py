@@ -1,7 +1,5 @@
 """Calls of AWS Lambda's API. boto3 blocks, so each runs in a thread of a pool of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

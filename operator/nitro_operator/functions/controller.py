@@ -1,7 +1,5 @@
 """The controller of all jobs' functions. It has a work queue of its own, so AWS never delays a reconcile."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

@@ -1,7 +1,5 @@
 """The function that a job should have, the one that AWS reports, and the next change. Pure functions."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 

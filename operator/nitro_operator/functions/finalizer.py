@@ -1,7 +1,5 @@
 """The finalizer that keeps a deleted job until its function is removed."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

@@ -4,8 +4,6 @@ The messages quote AWS, except for sentences that may contain a credential. They
 or a server that is not AWS, has answered.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 

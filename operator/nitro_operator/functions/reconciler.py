@@ -1,7 +1,5 @@
 """The reconcile of one function: read its state from AWS, make the next change, repeat. It keeps no state."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime

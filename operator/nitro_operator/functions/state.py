@@ -1,7 +1,5 @@
 """What the controller of functions knows of a job between two looks. A restart may lose all of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 from nitro_operator.builders import JobView
@@ -41,7 +39,7 @@ class Want:
     actors: int | None
     """Sandboxes to keep ready, where provisioned concurrency is on; None = as many as before."""
 
-    def differs(self, other: Want | None) -> bool:
+    def differs(self, other: "Want | None") -> bool:
         """Whether the function may need a change."""
         if other is None or self.active != other.active or self.view is not other.view:
             return True

@@ -1,7 +1,5 @@
 """The newest version of every job and child that the watches reported, indexed by job."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Container, Iterable
 

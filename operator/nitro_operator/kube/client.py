@@ -1,7 +1,5 @@
 """One asynchronous API client for the process: explicit time-outs, bounded retries with jitter."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time
@@ -54,22 +52,6 @@ class _Call(NamedTuple):
     query: dict[str, str] | None = None
     body: Object | bytes | None = None
     content_type: str = "application/json"
-
-
-async def connect() -> Kube:
-    """Create a client from the pod's service account, otherwise from the kubeconfig.
-
-    In a pod no proxy of the environment (HTTPS_PROXY) is used: it is for what is outside the cluster.
-    """
-    configuration = Configuration()
-    try:
-        kubernetes_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        configuration.client_session_kwargs = {"trust_env": False}
-    except kubernetes_config.ConfigException:
-        await kubernetes_config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-    # No limit: every watch holds a connection, and the number of workers limits all others.
-    configuration.connection_pool_maxsize = 0
-    return Kube(ApiClient(configuration))
 
 
 class Kube:
@@ -274,3 +256,19 @@ class Kube:
     def _set_clock(self, date: str | None) -> None:
         if date:
             self._ahead = parsedate_to_datetime(date) - datetime.now(UTC)
+
+
+async def connect() -> Kube:
+    """Create a client from the pod's service account, otherwise from the kubeconfig.
+
+    In a pod no proxy of the environment (HTTPS_PROXY) is used: it is for what is outside the cluster.
+    """
+    configuration = Configuration()
+    try:
+        kubernetes_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        configuration.client_session_kwargs = {"trust_env": False}
+    except kubernetes_config.ConfigException:
+        await kubernetes_config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+    # No limit: every watch holds a connection, and the number of workers limits all others.
+    configuration.connection_pool_maxsize = 0
+    return Kube(ApiClient(configuration))

@@ -4,8 +4,6 @@ The API server stores up to 10,000 levels. Python's own decoder ends at about 1,
 one such object in a list would keep the operator from reading all others.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncGenerator
 from typing import Any

@@ -1,7 +1,5 @@
 """Refusals of the API server as one exception."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

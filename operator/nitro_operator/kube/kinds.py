@@ -1,7 +1,5 @@
 """The Kubernetes kinds that the operator reads and writes, and their URL paths."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The right to write: one operator at a time, even if two are installed or a lost node comes back."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

@@ -4,8 +4,6 @@ Every name ends with a suffix. Within a kind, no suffix is the end of another su
 `hopper` and `hopper-actors` may be in one namespace.
 """
 
-from __future__ import annotations
-
 from nitro_operator.kube.kinds import TRAINING_JOB, Object
 
 FIELD_MANAGER = "nitro-operator"

@@ -1,7 +1,5 @@
 """The work queue: a job is queued once, and reconciled by one worker at a time."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

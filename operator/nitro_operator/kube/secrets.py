@@ -1,7 +1,5 @@
 """Secrets that the operator makes. They are read by name, never listed."""
 
-from __future__ import annotations
-
 from nitro_operator.kube import names
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError

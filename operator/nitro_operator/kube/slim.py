@@ -1,7 +1,5 @@
 """Objects without what nobody reads: thousands of large jobs and pods must fit into the memory limit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 kopf's streams are not used: tests/integration/test_kopf_streams.py has answers that would end the process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

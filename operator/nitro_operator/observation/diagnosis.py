@@ -3,8 +3,6 @@
 The learner's own are in learner_diagnosis.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Detects a learner that does not report any more, but only while its reports could arrive."""
 
-from __future__ import annotations
-
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation import reported
 from nitro_operator.observation.observed import Observed, learner_running

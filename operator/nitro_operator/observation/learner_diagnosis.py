@@ -3,8 +3,6 @@
 Pure functions of observed objects. The evidence is the present pod's alone, see learner_pods.
 """
 
-from __future__ import annotations
-
 import signal
 
 from nitro_operator.builders import learner as learner_builder

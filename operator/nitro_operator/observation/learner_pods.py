@@ -3,8 +3,6 @@
 Older pods that have stayed tell about earlier events, so they are no evidence of the present one.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 

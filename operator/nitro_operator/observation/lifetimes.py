@@ -1,11 +1,10 @@
 """How long a job's actor pods take to start and to end in this cluster."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from statistics import median
+from typing import Self
 
 from nitro_api.pools.holding import PodTimes
 from nitro_api.pools.pod_resources import asleep, to_sleep
@@ -37,7 +36,7 @@ class PodLifetimes:
         self._known: set[str] = set()
 
     @classmethod
-    def restored(cls, job: Object, pods: Sequence[Object], server_now: datetime) -> PodLifetimes:
+    def restored(cls, job: Object, pods: Sequence[Object], server_now: datetime) -> Self:
         """Continue from the status. Pods that were created after it was written are added."""
         actors = reported.actors(job)
         times = PodTimes(

@@ -1,11 +1,10 @@
 """The use of actor pods: the time for which they have existed on a node, terminating ones included, and the
 CPU that they requested for it, by state."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
 from nitro_api.costs.pod_use import STATES
 from nitro_api.pools.pod_resources import asleep, cpu_of, to_sleep
@@ -49,7 +48,7 @@ class PodMeter:
         self._at: float | None = None
 
     @classmethod
-    def restored(cls, job: Object, pods: Sequence[Object], server_now: datetime) -> PodMeter:
+    def restored(cls, job: Object, pods: Sequence[Object], server_now: datetime) -> Self:
         """Continue from the published numbers, and add the time of existing pods since their publication.
 
         Both times are the API server's, so a wrong clock of this machine changes nothing.

@@ -1,7 +1,5 @@
 """A job's children as the watches last reported them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from datetime import datetime

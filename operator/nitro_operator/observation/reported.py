@@ -4,8 +4,6 @@ A learner may write its job's whole status, so it is a tenant's input. The API s
 the schema: a date may have a time zone that does not exist, and an integer may be 1e308.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -4,8 +4,6 @@ The kubelet keeps what a container wrote into its termination message, else the 
 first line may lack its beginning, and most lines may be what a program logs while all is well.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

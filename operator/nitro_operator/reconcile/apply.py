@@ -1,7 +1,5 @@
 """The loop that brings a job's children to the state that the builders describe."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable

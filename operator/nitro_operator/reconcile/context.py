@@ -1,7 +1,5 @@
 """The state of one reconcile of one job, passed from step to step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """The end of a job: its learner is deleted, and the job itself when its time to live is over."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

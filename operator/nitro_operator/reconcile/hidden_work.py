@@ -6,8 +6,6 @@ outside of the pod: nothing in a pod can change it, whatever way the work took. 
 API nothing is found.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

@@ -1,7 +1,5 @@
 """The reconcile of one job. It is level-triggered: every run reads the whole state again."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

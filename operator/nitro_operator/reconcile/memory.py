@@ -1,11 +1,10 @@
 """What the operator remembers of a job between two reconciles. A restart may lose all of it."""
 
-from __future__ import annotations
-
 import logging
 import random
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Self
 
 from pydantic import ValidationError
 
@@ -39,6 +38,33 @@ REMEDY = (
 )
 
 
+class RequestClock:
+    """Measure the age of a request for actors, and the time to its answer."""
+
+    def __init__(self) -> None:
+        self._request: tuple[object, ...] | None = None
+        self._at: float | None = None
+        self._seen = float("-inf")
+
+    def see(self, job: Object, now: float) -> None:
+        training = reported.section(job, "training")
+        request = (training.get("requestedAt"), training.get("requests"), training.get("requestedActors"))
+        if request != self._request:
+            # The first request after a start is not measured: it may be old.
+            self._at = now if self._request is not None else None
+            self._request = request
+            self._seen = now
+
+    def age(self, now: float) -> float:
+        """Seconds since the present request was first seen; 0 before the first request."""
+        return max(0.0, now - self._seen) if self._request is not None else 0.0
+
+    def answered(self, now: float) -> float | None:
+        """Seconds from the request to this answer; None if it is not measured."""
+        at, self._at = self._at, None
+        return None if at is None else now - at
+
+
 @dataclass
 class JobMemory:
     """Memory of one job. A new job of the same name gets a new one."""
@@ -48,7 +74,7 @@ class JobMemory:
     lifetimes: PodLifetimes = field(default_factory=PodLifetimes)
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
     learner_pods: LearnerPods = field(default_factory=LearnerPods)
-    requests: RequestClock = field(default_factory=lambda: RequestClock())
+    requests: RequestClock = field(default_factory=RequestClock)
     sleep: SleepMemory = field(default_factory=SleepMemory)
     sharing: SharingNews = field(default_factory=SharingNews)
     former: FormerRunNews = field(default_factory=FormerRunNews)
@@ -73,7 +99,7 @@ class JobMemory:
     _generation: int | None = None
 
     @classmethod
-    def restored(cls, job: Object, observed: Observed, server_now: datetime) -> JobMemory:
+    def restored(cls, job: Object, observed: Observed, server_now: datetime) -> Self:
         """Go on from what the status and the children say."""
         meter = PodMeter.restored(job, observed.actor_pods, server_now)
         lifetimes = PodLifetimes.restored(job, observed.actor_pods, server_now)
@@ -113,30 +139,3 @@ class JobMemory:
         except Exception as error:  # one job must not stop the others, nor an operator that starts
             logger.exception("the spec of %s cannot be read", job["metadata"]["name"])
             self.invalid = f"the operator fails to read the spec: {error!r}. Report this. {REMEDY}"
-
-
-class RequestClock:
-    """Measure the age of a request for actors, and the time to its answer."""
-
-    def __init__(self) -> None:
-        self._request: tuple[object, ...] | None = None
-        self._at: float | None = None
-        self._seen = float("-inf")
-
-    def see(self, job: Object, now: float) -> None:
-        training = reported.section(job, "training")
-        request = (training.get("requestedAt"), training.get("requests"), training.get("requestedActors"))
-        if request != self._request:
-            # The first request after a start is not measured: it may be old.
-            self._at = now if self._request is not None else None
-            self._request = request
-            self._seen = now
-
-    def age(self, now: float) -> float:
-        """Seconds since the present request was first seen; 0 before the first request."""
-        return max(0.0, now - self._seen) if self._request is not None else 0.0
-
-    def answered(self, now: float) -> float | None:
-        """Seconds from the request to this answer; None if it is not measured."""
-        at, self._at = self._at, None
-        return None if at is None else now - at

@@ -1,7 +1,5 @@
 """What a platform forbids of jobs that the API server takes."""
 
-from __future__ import annotations
-
 from nitro_api import JobSpec
 from nitro_api.spec.pod_metadata import unlisted
 from nitro_operator.config import Config

@@ -1,7 +1,5 @@
 """The writes of the status and of the events. The status is written only if something in it is new."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """A job's share of the actors: what it requests, what the platform grants, and what is held idle."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import datetime
 

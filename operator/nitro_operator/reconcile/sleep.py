@@ -1,7 +1,5 @@
 """Actors of a job that sleep: how many of its pods are awake, and the patches that bring them to that."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

@@ -1,7 +1,5 @@
 """Where the run of spec.resumeFrom is, or why the learner cannot start from it."""
 
-from __future__ import annotations
-
 from nitro_api.rules.resume_rules import differences
 from nitro_operator.builders import JobView
 from nitro_operator.builders.storage import Source

@@ -1,7 +1,5 @@
 """The start of a run: its children are created and corrected, the learner last."""
 
-from __future__ import annotations
-
 import logging
 import secrets
 from datetime import datetime

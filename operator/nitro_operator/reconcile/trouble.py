@@ -1,7 +1,5 @@
 """Refusals of the API server, as problems that a user can act on."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime

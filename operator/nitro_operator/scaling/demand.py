@@ -1,7 +1,5 @@
 """What a job requests of its actors, and how many of them it should hold."""
 
-from __future__ import annotations
-
 import math
 from statistics import fmean
 

@@ -7,8 +7,6 @@ harm others. Within a namespace it goes to the highest scores first, because an 
 The actors that are still left are held idle for later rounds.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from bisect import bisect_right

@@ -1,10 +1,8 @@
 """The platform's limits: the requests and grants of all jobs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from nitro_operator.config import Config
 from nitro_operator.kube.kinds import JobKey
@@ -30,7 +28,7 @@ class Platform:
     """
 
     @classmethod
-    def of(cls, config: Config) -> Platform:
+    def of(cls, config: Config) -> Self:
         """The platform with the limits of the chart's values; 0 is no limit."""
         actors = Limits(config.platform_max_actors or UNLIMITED, config.namespace_max_actors)
         return cls(actors, Limits(config.platform_max_pods or UNLIMITED, config.namespace_max_pods))

@@ -1,13 +1,12 @@
 """What the operator remembers of a job's pods: what the learner needs of them, and who works asleep."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Self
 
 from nitro_api.pools.sleeping import Later, PoolNeed
 from nitro_api.spec.learner_status import TrainingStatus
@@ -210,7 +209,7 @@ class SleepMemory:
     _addresses: Sequence[str] = ()
 
     @classmethod
-    def restored(cls, job: Object) -> SleepMemory:
+    def restored(cls, job: Object) -> Self:
         """Go on with the order of the published addresses."""
         return cls(_addresses=reported.actors(job).addresses or ())
 

@@ -1,7 +1,5 @@
 """Whose a pod is. Labels are a tenant's, so only owners count, by uid: ReplicaSet, Deployment, Revision."""
 
-from __future__ import annotations
-
 from nitro_api.pools.pod_resources import SLEEPING_CPU
 from nitro_operator.builders.actors import CONTAINER, QUEUE_PROXY
 from nitro_operator.kube.client import Kube

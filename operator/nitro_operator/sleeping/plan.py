@@ -1,10 +1,9 @@
 """What a job's actor pods are now, and which of them work, wake, sleep and are replaced. Pure functions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from nitro_api.pools.pod_resources import SLEEPING_VCPU, asleep, wanted_cpu
 from nitro_operator.builders.actors import CONTAINER
@@ -32,7 +31,7 @@ class PodPhases:
     """On a node and not ready yet, with the request of a sleeper: they start in time that others leave."""
 
     @classmethod
-    def of(cls, pods: Sequence[Object], cpu: float, been_ready: Collection[str] = ()) -> PodPhases:
+    def of(cls, pods: Sequence[Object], cpu: float, been_ready: Collection[str] = ()) -> Self:
         """The phases of the pods. Those that are on no node, or about to go, are left out, and so are those
         that are not ready for a moment: they may work.
 

@@ -1,7 +1,5 @@
 """The patches that put pods to sleep and wake them: bounded for all jobs together."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Problems with a job's actors: a limit keeps them back, they come too late, or rollouts take too long."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import fmean

@@ -1,7 +1,5 @@
 """The conditions of a job, each with its value, its time, its cause and its remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """How a new status differs from the published one: a change that matters is written at once."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The part of the status that the operator owns, as pure functions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import datetime
 

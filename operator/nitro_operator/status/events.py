@@ -4,8 +4,6 @@ kopf does not post them: it repeats a request after every 403. In a namespace th
 log errors, although nothing is wrong.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from datetime import UTC, datetime

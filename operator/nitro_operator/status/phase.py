@@ -1,8 +1,6 @@
 """The phase of a job's life. A pure function of the observed objects, so a hand-edited status changes
 nothing."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum

@@ -1,7 +1,5 @@
 """What the status says of a job's actor pods."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The end of a job's cost: its learner has charged what it saw of its pods, and they existed for longer."""
 
-from __future__ import annotations
-
 from nitro_api.costs.pod_use import PodUse
 from nitro_api.spec.learner_status import CostStatus
 from nitro_operator.builders import JobView

@@ -1,8 +1,6 @@
 """The conditions of a job that does not run. It has stopped when its pods are seen to be gone; until then the
 conditions say what is left, and what is in the way."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from nitro_operator.kube.kinds import Object

@@ -3,8 +3,6 @@
 Every scrape reads the jobs that exist, so a deleted job's series end with it.
 """
 
-from __future__ import annotations
-
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple

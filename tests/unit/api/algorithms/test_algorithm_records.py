@@ -12,8 +12,8 @@ import yaml
 from nitro_api import JobInvalid, load_job, resolve
 from nitro_api.algorithms import impact, ppo
 from nitro_api.algorithms.impact import ImpactHyperparameters
-from nitro_api.algorithms.record import AlgorithmRecord, Hyperparameters, presets
-from nitro_api.algorithms.registry import ALL, RECORDS, check, listed, owners_of, settings_of
+from nitro_api.algorithms.record import COLUMNS, AlgorithmRecord, Hyperparameters, path_of, presets
+from nitro_api.algorithms.registry import ALL, RECORDS, listed, owners_of, settings_of
 from nitro_api.base import resolved
 from nitro_api.schema.explain import explain
 from nitro_api.schema.openapi import schema_at
@@ -36,6 +36,58 @@ def job(**algorithm: Any) -> dict[str, Any]:
             "algorithm": algorithm,
         },
     }
+
+
+def check(*records: AlgorithmRecord) -> None:
+    """Check the records against each other.
+
+    Raises:
+        ValueError: two records have one name or declare one setting differently, or a preset of a record is
+            missing or does not fit its settings.
+    """
+    names: set[str] = set()
+    declared: dict[str, tuple[str, dict[str, Any]]] = {}
+    for record in records:
+        if record.name in names:
+            raise ValueError(f"two algorithms have the name {record.name}; rename one")
+        names.add(record.name)
+        for setting, schema in _schemas(record.hyperparameters).items():
+            first, expected = declared.setdefault(setting, (record.name, schema))
+            if schema != expected:
+                raise ValueError(
+                    f"{first} and {record.name} declare the hyperparameter {setting} differently: {expected} "
+                    f"and {schema}; give both the type and the widest bounds, and the narrower one a rule"
+                )
+        _check_presets(record)
+
+
+def _schemas(model: type[Hyperparameters]) -> dict[str, Any]:
+    """The JSON schema of each setting without its description."""
+    properties = model.model_json_schema(by_alias=True).get("properties", {})
+    return {
+        setting: {key: value for key, value in schema.items() if key not in ("description", "title")}
+        for setting, schema in properties.items()
+    }
+
+
+def _check_presets(record: AlgorithmRecord) -> None:
+    lacking = [name for name in COLUMNS if name not in record.presets]
+    if lacking:
+        raise ValueError(
+            f"{record.name} has no preset {lacking[0]}; every algorithm has {', '.join(COLUMNS)}"
+        )
+    prefix = path_of("", "hyperparameters")
+    for name, preset in record.presets.items():
+        for special in ({}, preset.atari, preset.conv):
+            values = {
+                path.removeprefix(prefix): value
+                for path, value in {**preset.usual, **special}.items()
+                if path.startswith(prefix)
+            }
+            record.hyperparameters.model_validate({key: v for key, v in values.items() if v is not None})
+            missing = [setting for setting in settings_of(record) if setting not in values]
+            if missing:
+                raise ValueError(f"{record.name} has no value of {missing[0]} in its preset {name}; add it")
 
 
 def explained(path: str) -> str:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nitro_api import FieldError, JobInvalid, JobSpec, load_job
 from nitro_api.errors import ABSENT
 from nitro_api.loading import yamlfile
-from nitro_api.loading.nulls import names_at
+from nitro_api.loading.job_file import names_at
 from nitro_api.schema.openapi import Schema, job_schema
 from nitro_api.schema.wording import Location
 
