@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from nitro_api.base import Rule, declare, matching
-from nitro_api.spec.backend import Backend
-from nitro_api.spec.job import JobSpec
-from nitro_api.spec.lambda_backend import ECR_IMAGE, LambdaBackendSpec
+from nitro_api.spec.backend import GivenBackend
+from nitro_api.spec.job import GivenSpec
+from nitro_api.spec.lambda_backend import ECR_IMAGE, GivenLambdaBackend
 from nitro_api.spec.pods import Learner
 
 MAX_TIMEOUT_SECONDS = 900
@@ -27,7 +27,7 @@ _A_ROLE = matching(
 )
 declare(Learner, _A_ROLE)
 declare(
-    LambdaBackendSpec,
+    GivenLambdaBackend,
     matching(
         "functionName",
         _FUNCTION,
@@ -102,7 +102,7 @@ declare(
     ),
 )
 declare(
-    Backend,
+    GivenBackend,
     Rule(
         path="lambda",
         cel="self.type != 'Lambda' || has(self.lambda)",
@@ -111,7 +111,7 @@ declare(
     ),
 )
 declare(
-    JobSpec,
+    GivenSpec,
     Rule(
         path="actor.timeoutSeconds",
         cel=f"self.backend.type != 'Lambda' || self.actor.timeoutSeconds <= {MAX_TIMEOUT_SECONDS}",

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
-from nitro_api import NitroTrainingJob
+from nitro_api import ResolvedJob
 from nitro_api.algorithms.record import Feeding
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm, OnPolicyAlgorithm, UpdateResult
@@ -43,7 +43,7 @@ class Probe:
         sampler: the actors at work.
     """
 
-    job: NitroTrainingJob
+    job: ResolvedJob
     round: int
     actors: int
     algorithm: Algorithm
@@ -152,7 +152,7 @@ def repeatable(folder: RunDir) -> list[int]:
 
 
 @contextlib.asynccontextmanager
-async def opened(folder: RunDir, job: NitroTrainingJob, round: int) -> AsyncIterator[Probe]:
+async def opened(folder: RunDir, job: ResolvedJob, round: int) -> AsyncIterator[Probe]:
     """The run in `folder` just before its round `round` (from 1). Nothing in the folder is changed.
 
     Raises:
