@@ -13,7 +13,16 @@ from nitro_api.errors import FieldError, JobInvalid
 from nitro_api.loading.job_file import load_job, resolve_stored
 from nitro_api.resolution.resolve import resolve
 from nitro_api.resolution.warnings import warnings
-from nitro_api.spec.job import GROUP, KIND, PLURAL, PROTOCOL_VERSION, VERSION, JobSpec, NitroTrainingJob
+from nitro_api.spec.job import (
+    GROUP,
+    KIND,
+    PLURAL,
+    PROTOCOL_VERSION,
+    VERSION,
+    JobSpec,
+    NitroTrainingJob,
+    ResolvedJob,
+)
 from nitro_api.spec.status import JobStatus
 
 __all__ = [
@@ -28,6 +37,7 @@ __all__ = [
     "JobStatus",
     "Ledger",
     "NitroTrainingJob",
+    "ResolvedJob",
     "RoundCost",
     "load_job",
     "resolve",

@@ -112,11 +112,10 @@ def _plain(value: Any) -> Any:
 
 
 def resolved(**limits: Any) -> Any:
-    """A field without a default of its own: `resolve()` fills it in from the preset, the environment or other
-    fields.
+    """A setting of an algorithm that a job may leave out: `resolve()` fills it in from the preset.
 
-    It is None until then, and is declared with its final type because nothing but `resolve()` reads an
-    unresolved job.
+    It has its final type, because only a resolved job's settings are read by their names. What other blocks
+    of a job may leave out is None in their `Given...` models.
     """
     return Field(default=None, **limits)
 
@@ -179,7 +178,7 @@ def matching(path: str, pattern: str, sentence: str) -> Rule:
     )
 
 
-_rules: dict[type[Model], list[Rule]] = defaultdict(list)
+_rules: dict[type, list[Rule]] = defaultdict(list)
 
 
 def declare(model: type[Model], *rules: Rule) -> None:
@@ -188,5 +187,5 @@ def declare(model: type[Model], *rules: Rule) -> None:
 
 
 def rules_of(model: type[Model]) -> list[Rule]:
-    """The rules declared for `model`, in the order of declaration."""
-    return _rules.get(model, [])
+    """The rules declared for `model` and its bases, in the order of declaration."""
+    return [rule for base in reversed(model.__mro__) for rule in _rules.get(base, ())]

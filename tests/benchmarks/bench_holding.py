@@ -92,6 +92,7 @@ def scaling_of(name: str) -> Scaling:
         max_actors=high,
         initial_actors=low,
         decay=float(decay or 0.995),
+        window=6,
     )
 
 
@@ -169,7 +170,7 @@ def bill(found: Result, slots: int) -> float:
 
 
 def _pricing() -> Pricing:
-    return Pricing()
+    return Pricing(vm_count=1, pod_gb_second=0.0, actor_memory_gb=1.0)
 
 
 if __name__ == "__main__":

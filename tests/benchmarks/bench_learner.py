@@ -29,7 +29,7 @@ from learner_support import HOPPER, by_autograd, fragment, job
 from nitro_actor.config import AtariConfig
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
-from nitro_api.spec.scaling import Scaling
+from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.algorithms.actor_critic import standardise
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.impact.learning import Impact
@@ -208,7 +208,7 @@ def detector() -> None:
     update = Times()
     update.add(lambda: algorithm.update(fragments, 1))
     surrogate = algorithm.update(fragments, 2)[DEFAULT_POLICY].surrogate
-    measuring, plain = Detector(Scaling(), 0, 4096), Plain(algorithm)
+    measuring, plain = Detector(GivenScaling(), 0, 4096), Plain(algorithm)
     measurement = measuring.measure(surrogate, 1)
     samples = samples_of(algorithm)
     rows = replace(samples).rows(torch.arange(4096))

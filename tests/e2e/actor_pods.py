@@ -6,8 +6,8 @@ import statistics
 
 from harness import Object
 
+from nitro_api import resolve_stored
 from nitro_api.pools.holding import hold
-from nitro_api.spec.scaling import Scaling
 from pod_simulator import Place, Result, Simulation, TraceRound, oracle
 
 
@@ -27,10 +27,10 @@ def oracle_of(status: Object) -> Result:
     return oracle(*_trace(status))
 
 
-def replayed(status: Object, scaling: Object) -> Result:
+def replayed(status: Object, job: Object) -> Result:
     """What the operator's rule starts and pays in a simulation with the same times."""
     trace, place = _trace(status)
-    return Simulation(trace, place, Scaling.model_validate(scaling), hold).run()
+    return Simulation(trace, place, resolve_stored(job).spec.scaling, hold).run()
 
 
 def _trace(status: Object) -> tuple[list[TraceRound], Place]:

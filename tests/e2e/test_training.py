@@ -40,7 +40,7 @@ def test_actor_pods_follow_the_score_and_the_result_is_a_local_runs(
     assert max(record.scales) > INITIAL_ACTORS, "the Revision did not follow"
     # Where a round lasts about as long as a pod starts and drains, as on a busy machine, the rule lets go
     # more often than an oracle would.
-    needed = max(oracle_of(status).started, replayed(status, job["spec"]["scaling"]).started)
+    needed = max(oracle_of(status).started, replayed(status, job).started)
     assert status["actors"]["started"] <= 2 * needed, "pods come and go with the requests"
     # How many come up before a round is over is the node's speed; more than in the first round, at least.
     assert max(one.running for one in record.seen) > INITIAL_ACTORS

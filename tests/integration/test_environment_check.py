@@ -24,6 +24,7 @@ from nitro_learner.run.checking.report import Report
 
 SUPPORT = Path(__file__).parents[1] / "support"
 LONG = 120.0
+RESOLVED = {"id": "x", "rolloutLength": 64, "envsPerActor": 1, "frameStack": 1, "clipRewards": False}
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,7 @@ def _found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def running(name: str, seconds: float = LONG, **kwargs: Any) -> EnvironmentCheck:
-    given = {"id": "x", "entryPoint": f"broken_environments:{name}", "kwargs": kwargs}
+    given = RESOLVED | {"entryPoint": f"broken_environments:{name}", "kwargs": kwargs}
     return EnvironmentCheck(Environment.model_validate(given), seconds)
 
 
@@ -105,7 +106,9 @@ def test_a_check_ends_with_the_program_that_started_it(tmp_path: Path) -> None:
 import sys, time
 from nitro_api.spec.environment import Environment
 from nitro_learner.run.checking.process import EnvironmentCheck
-given = {{"id": "x", "entryPoint": "broken_environments:LeavesThings", "kwargs": {{"file": {str(file)!r}}}}}
+given = {RESOLVED!r} | {{
+    "entryPoint": "broken_environments:LeavesThings", "kwargs": {{"file": {str(file)!r}}}
+}}
 check = EnvironmentCheck(Environment.model_validate(given), 600)
 print(check.pid, flush=True)
 time.sleep(600)

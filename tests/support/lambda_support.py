@@ -24,7 +24,7 @@ from gymnasium import spaces
 from lambda_front import Front, Function, Knobs, serve
 from local_support import RUN, weights
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
-from nitro_api.spec.lambda_backend import LambdaBackendSpec
+from nitro_api.spec.lambda_backend import GivenLambdaBackend
 from nitro_learner.backends.lambda_backend import LambdaBackend
 from nitro_learner.sampling.dispatch import Dispatcher
 
@@ -58,11 +58,11 @@ def function(environment: dict[str, Any] | None = None, **changes: Any) -> Funct
     return Function(variables | changes.pop("variables", {}), **changes)
 
 
-def settings(url: str, **changes: Any) -> LambdaBackendSpec:
+def settings(url: str, **changes: Any) -> GivenLambdaBackend:
     """Resolved spec.backend.lambda of a function that exists."""
     fields = {"manage": False, "functionName": NAME, "region": "us-east-2", "memoryMiB": 1024}
     elsewhere = {"endpointUrl": url, "credentialsSecret": "aws"}
-    return LambdaBackendSpec.model_validate({**fields, **elsewhere, **changes})
+    return GivenLambdaBackend.model_validate({**fields, **elsewhere, **changes})
 
 
 @asynccontextmanager

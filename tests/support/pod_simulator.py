@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nitro_api import JobSpec
 from nitro_api.pools.holding import Demand, Holding, PastRound, PodTimes
-from nitro_api.spec.environment import Environment
+from nitro_api.spec.environment import GivenEnvironment
+from nitro_api.spec.job import GivenSpec
 from nitro_api.spec.scaling import Scaling
 from nitro_operator.scaling.demand import bounds
 
@@ -104,7 +104,7 @@ class Simulation:
     def __init__(self, trace: Sequence[TraceRound], place: Place, scaling: Scaling, rule: Rule) -> None:
         self._trace = trace
         self._place = place
-        self._spec = JobSpec(environment=Environment(id="Hopper-v5"), scaling=scaling)
+        self._spec = GivenSpec(environment=GivenEnvironment(id="Hopper-v5"), scaling=scaling)
         self._rule = rule
         self._times = place.times(max(1, max(one.actors for one in trace) // 2))
         self._ready: list[float] = []  # of each pod that is held: when it is ready

@@ -63,12 +63,12 @@ class PodUse:
         )
 
     def gb_seconds(self, pricing: Pricing) -> float:
-        """Time by memory. `pricing` must be resolved."""
+        """Time by memory."""
         return self.seconds * self.per_pod * pricing.actor_memory_gb
 
     def dollars(self, pricing: Pricing, *, slept: bool) -> float:
         """What it costs. `slept` says whether any pod of the run has slept so far: if none has, the price of
-        an awake pod is not divided, and rounding cannot change it. `pricing` must be resolved."""
+        an awake pod is not divided, and rounding cannot change it."""
         gb_seconds, awake = self.gb_seconds(pricing), None
         if slept and self.pod_vcpu > 0:
             awake = self.vcpu / self.pod_vcpu * self.per_pod * pricing.actor_memory_gb

@@ -38,7 +38,7 @@ def learner_cost(pricing: Pricing, seconds: float) -> float:
 def vm_cost(pricing: Pricing, seconds: float) -> RoundCost:
     """Cost of a round whose actors live on machines of their own, busy or idle: P_k (p_learner + n p_vm).
 
-    `seconds` is P_k, the round's wall time. `pricing` must be resolved.
+    `seconds` is P_k, the round's wall time.
     """
     machines = pricing.vm_count * pricing.vm_dollars_per_hour
     return RoundCost(learner_cost(pricing, seconds), seconds * machines / 3600.0)
@@ -59,7 +59,7 @@ def serverless_cost(
     `provisioned` is the provisioned concurrency. An invocation runs under it, at its lower price, if one of
     its sandboxes is free when the invocation begins. That is computed as if at most `at_once` invocations
     ran at a time (None: all of them), each as soon as another one has ended. Raises ValueError for a time
-    that is negative or not finite. `pricing` must be resolved.
+    that is negative or not finite.
     """
     memory = pricing.actor_memory_gb
     actors = (

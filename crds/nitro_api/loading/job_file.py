@@ -24,7 +24,7 @@ from nitro_api.schema.wording import (
     value_at,
 )
 from nitro_api.spec.free_json import FLOAT, point_lost
-from nitro_api.spec.job import JobSpec, NitroTrainingJob
+from nitro_api.spec.job import GivenSpec, NitroTrainingJob, ResolvedJob
 from nitro_api.spec.learner_status import NO_CHECK, TrainingStatus
 
 _RLLIB_SETTINGS = ("spec", "algorithm", "rllib")
@@ -97,7 +97,7 @@ def load_job(
     source: Path | str | dict[str, Any],
     overrides: Sequence[str] = (),
     *,
-    look_up: Callable[[JobSpec], Sequence[FieldError]] = lambda _: (),
+    look_up: Callable[[GivenSpec], Sequence[FieldError]] = lambda _: (),
 ) -> NitroTrainingJob:
     """The job in `source`: a path, YAML text (a string with a line break), or an object such as the API
     server returns.
@@ -159,7 +159,7 @@ def lost_points(source: Path | str | dict[str, Any], overrides: Sequence[str] = 
     ]
 
 
-def resolve_stored(stored: Mapping[str, Any]) -> NitroTrainingJob:
+def resolve_stored(stored: Mapping[str, Any]) -> ResolvedJob:
     """The resolved job of an object as the API server has it, without its status and most metadata. A run
     that has begun keeps its rollouts, its scaler and its learning rate's course, even if this version has
     other defaults, or if spec.stop, which may change, would now give another one.

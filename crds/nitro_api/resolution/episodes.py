@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from nitro_api.spec.environment import Environment
+from nitro_api.spec.environment import Environment, GivenEnvironment
 
 _LONGER = 4
 """How many times the preset's rolloutLength a default may be, so that an episode fits."""
@@ -67,7 +67,7 @@ AGENTS_NOT_RESUMABLE = {f"mpe2/simple_{name}_v3": 25 for name in _OTHER_PARTICLE
 """Time limits of the ids of several agents whose state nobody can save; max_cycles as above."""
 
 
-def resumable(environment: Environment) -> bool:
+def resumable(environment: GivenEnvironment) -> bool:
     """Whether an actor is known to save the environment's state.
 
     For a user's own environment this is unknown until an actor has built it, so the answer is False.
@@ -77,11 +77,11 @@ def resumable(environment: Environment) -> bool:
     return environment.is_atari or environment.id in RESUMABLE or environment.id in AGENTS_RESUMABLE
 
 
-def time_limit(environment: Environment) -> int | None:
+def time_limit(environment: GivenEnvironment) -> int | None:
     """Steps after which an episode ends at the latest; None if that is not known."""
     if environment.entry_point is not None:
         return None
-    registered = (RESUMABLE | NOT_RESUMABLE).get(environment.id)
+    registered = (RESUMABLE | NOT_RESUMABLE).get(environment.id or "")
     limit = environment.kwargs.get("max_episode_steps", registered)
     of_agents = AGENTS_RESUMABLE | AGENTS_NOT_RESUMABLE
     if environment.id in of_agents:
@@ -89,7 +89,7 @@ def time_limit(environment: Environment) -> int | None:
     return limit if type(limit) is int and limit > 0 else None
 
 
-def rollout(environment: Environment, steps: int, envs: int, *, cut: bool = False) -> tuple[int, int]:
+def rollout(environment: GivenEnvironment, steps: int, envs: int, *, cut: bool = False) -> tuple[int, int]:
     """T and E of a job. A value that the job does not set is chosen so that E divides T.
 
     Args:
@@ -98,31 +98,30 @@ def rollout(environment: Environment, steps: int, envs: int, *, cut: bool = Fals
             rollout. For such environments, E may be smaller and T may be larger.
         cut: whether copies may cut such episodes, as in runs that began under an earlier version.
     """
-    given: Any = environment  # its fields are None where they are not set
-    if given.envs_per_actor is not None:
-        shared = math.ceil(steps / given.envs_per_actor) * given.envs_per_actor
-        return given.rollout_length or shared, given.envs_per_actor
+    if environment.envs_per_actor is not None:
+        shared = math.ceil(steps / environment.envs_per_actor) * environment.envs_per_actor
+        return environment.rollout_length or shared, environment.envs_per_actor
     least: float = 1
     if envs > 1 and not cut and not resumable(environment):
         least = time_limit(environment) or math.inf
         if least <= _LONGER * steps:
             steps *= math.ceil(least / steps)
-    steps = given.rollout_length or steps
+    steps = environment.rollout_length or steps
     fitting = [n for n in range(1, min(envs, steps) + 1) if steps % n == 0 and steps / n >= least]
     return steps, max(fitting, default=1)
 
 
-def keep_rollout(environment: Environment, begun: Mapping[str, Any]) -> None:
+def keep_rollout(environment: GivenEnvironment, begun: Mapping[str, Any]) -> None:
     """Set T and E of a job whose run has begun to those that it began with, unless the job says otherwise.
 
     Args:
         environment: not resolved; it is changed.
         begun: rolloutLength and envsPerActor; without them nothing is set.
     """
-    given: Any = environment
     steps, envs = begun.get("rolloutLength"), begun.get("envsPerActor")
-    if steps and envs and given.rollout_length in (None, steps) and given.envs_per_actor in (None, envs):
-        given.rollout_length, given.envs_per_actor = steps, envs
+    free = environment.rollout_length in (None, steps) and environment.envs_per_actor in (None, envs)
+    if steps and envs and free:
+        environment.rollout_length, environment.envs_per_actor = steps, envs
 
 
 def cut_warning(environment: Environment) -> str | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from pydantic.alias_generators import to_snake
+
 from nitro_api.algorithms.ppo import PpoHyperparameters
 from nitro_api.algorithms.record import path_of
 from nitro_api.costs.pod_prices import GB, POD_PRICES, requested_gb
@@ -12,15 +14,15 @@ from nitro_api.quantities import amount_of
 from nitro_api.resolution import episodes
 from nitro_api.resolution.known_end import known_rounds, least_steps
 from nitro_api.resolution.presets import preset_values, rllib_settings
-from nitro_api.scalers import ScalerRecord
+from nitro_api.scalers import RECORDS, ScalerName, ScalerRecord
 from nitro_api.spec.backend import LocalBackendSpec
 from nitro_api.spec.checkpoint import CheckpointVolume
 from nitro_api.spec.environment import Atari
-from nitro_api.spec.job import JobSpec, Metadata, NitroTrainingJob
-from nitro_api.spec.lambda_backend import MEMORY_MIB, LambdaBackendSpec, function_name, image_region
+from nitro_api.spec.job import GivenSpec, JobSpec, Metadata, NitroTrainingJob, ResolvedJob
+from nitro_api.spec.lambda_backend import MEMORY_MIB, GivenLambdaBackend, function_name, image_region
 from nitro_api.spec.pods import Resources
-from nitro_api.spec.pricing import Pricing
-from nitro_api.spec.scaling import Scaling
+from nitro_api.spec.pricing import GivenPricing
+from nitro_api.spec.scaling import GivenScaling, Scaling
 from nitro_api.spec.sharing import Sharing
 
 CLAIM_SIZE = "1Gi"
@@ -33,12 +35,11 @@ MARLESS_THRESHOLD = 0.5
 """spec.scaling.threshold, as in the MARLess paper."""
 PRESET_SCALERS = ("nitro", "fixed")
 """The scalers that a job may have without naming one, by this version's presets or by an earlier one's."""
-_SETTINGS = path_of("", "hyperparameters")
+_SETTINGS, _SETTING = path_of("", "hyperparameters"), "learningRateAnneal"
 
 
-def resolve(job: NitroTrainingJob) -> NitroTrainingJob:
-    """A copy of `job` with every value that training needs, so that no field declared by `resolved()` is
-    None.
+def resolve(job: NitroTrainingJob) -> ResolvedJob:
+    """A copy of `job` with every value that training needs.
 
     Values that the job sets are kept; a second resolve changes nothing. Raises pydantic's ValidationError
     if a value that was filled in breaks a rule. That can only happen to a job that was changed after
@@ -48,11 +49,9 @@ def resolve(job: NitroTrainingJob) -> NitroTrainingJob:
     _resolve_environment(spec)
     preset = preset_of(spec)
     _resolve_rollout(spec, preset)
-    _fill(spec.scaling, "scaler", preset["scaling.scaler"])
-    _resolve_actors(spec.scaling, preset)
-    _resolve_score(spec)
+    _resolve_scaling(spec, preset)
     _resolve_agents(spec)
-    _resolve_rate(spec, preset)
+    free_rate = _SETTING not in spec.algorithm.hyperparameters.to_dict()
     for path, value in preset.items():
         *parents, name = path.split(".")
         _fill(_descend(spec, parents), name, value)
@@ -60,21 +59,25 @@ def resolve(job: NitroTrainingJob) -> NitroTrainingJob:
     if settings:
         spec.algorithm.rllib = settings | (spec.algorithm.rllib or {})
     _resolve_pod_prices(spec.pricing)
-    _fill(spec.pricing, "vmCount", math.ceil(most_actors(spec.scaling) / VM_CORES))
+    scaling = Scaling.model_construct(**dict(spec.scaling))
+    _fill(spec.pricing, "vmCount", math.ceil(most_actors(scaling) / VM_CORES))
     if spec.backend.lambda_ is not None:
-        _resolve_function(spec.backend.lambda_, copy.metadata, spec.actor.resources)
-        _fill(spec.pricing, "actorMemoryGB", spec.backend.lambda_.memory_mib / 1024)
+        memory_mib = _resolve_function(spec.backend.lambda_, copy.metadata, spec.actor.resources)
+        _fill(spec.pricing, "actorMemoryGB", memory_mib / 1024)
     counted = (
         requested_gb(spec.actor) if spec.pricing.pods in POD_PRICES else _memory_gb(spec.actor.resources)
     )
     _fill(spec.pricing, "actorMemoryGB", counted)
     if spec.learner.checkpoint.s3 is None:
-        _fill(spec.learner.checkpoint, "pvc", CheckpointVolume())
-        if spec.learner.checkpoint.pvc.claim_name is None:
-            _fill(spec.learner.checkpoint.pvc, "size", CLAIM_SIZE)
+        volume = spec.learner.checkpoint.pvc = spec.learner.checkpoint.pvc or CheckpointVolume()
+        if volume.claim_name is None:
+            _fill(volume, "size", CLAIM_SIZE)
     if spec.backend.type == "Local":
         _fill(spec.backend, "local", LocalBackendSpec())
-    return NitroTrainingJob.model_validate(copy.to_dict())
+    resolved = ResolvedJob.model_validate(copy.to_dict())
+    if free_rate and _rate_falls(resolved.spec):
+        setattr(resolved.spec.algorithm.hyperparameters, to_snake(_SETTING), True)
+    return resolved
 
 
 def _fill(model: Any, alias: str, value: Any) -> None:
@@ -90,7 +93,7 @@ def _descend(model: Any, aliases: list[str]) -> Any:
     return model
 
 
-def _resolve_environment(spec: JobSpec) -> None:
+def _resolve_environment(spec: GivenSpec) -> None:
     """Fill in the environment's name, the settings that differ for Atari games, and the type of network."""
     environment = spec.environment
     _fill(environment, "id", environment.entry_point)
@@ -102,7 +105,7 @@ def _resolve_environment(spec: JobSpec) -> None:
     _fill(spec.network, "type", "conv" if conv else "mlp")
 
 
-def keep_scaler(scaling: Scaling, begun: Any) -> None:
+def keep_scaler(scaling: GivenScaling, begun: Any) -> None:
     """Set the scaler of a job whose run has begun to the one that it began with, unless the job names one.
     Earlier versions gave another one to some algorithms.
 
@@ -110,12 +113,11 @@ def keep_scaler(scaling: Scaling, begun: Any) -> None:
         scaling: not resolved; it is changed.
         begun: the scaler; anything but one of the presets' is left out.
     """
-    given: Any = scaling
-    if given.scaler is None and begun in PRESET_SCALERS:
-        given.scaler = begun
+    if scaling.scaler is None and begun in PRESET_SCALERS:
+        scaling.scaler = begun
 
 
-def preset_of(spec: JobSpec) -> dict[str, Any]:
+def preset_of(spec: GivenSpec) -> dict[str, Any]:
     """The preset's values for a job whose network's type is known."""
     conv = spec.network.type == "conv"
     return preset_values(
@@ -123,7 +125,7 @@ def preset_of(spec: JobSpec) -> dict[str, Any]:
     )
 
 
-def _resolve_rollout(spec: JobSpec, preset: dict[str, Any]) -> None:
+def _resolve_rollout(spec: GivenSpec, preset: dict[str, Any]) -> None:
     steps, envs = episodes.rollout(
         spec.environment, preset["environment.rolloutLength"], preset["environment.envsPerActor"]
     )
@@ -131,37 +133,38 @@ def _resolve_rollout(spec: JobSpec, preset: dict[str, Any]) -> None:
     _fill(spec.environment, "envsPerActor", envs)
 
 
-def _resolve_actors(scaling: Scaling, preset: dict[str, Any]) -> None:
-    """Fill in the range and the first round's actors so that they fit the values that are set."""
-    given: Any = scaling
+def _resolve_scaling(spec: GivenSpec, preset: dict[str, Any]) -> None:
+    """Fill in the scaler, what its score is made from, and a range and the first round's actors that fit the
+    values that are set."""
+    scaling = spec.scaling
+    scaler = scaling.scaler = scaling.scaler or preset["scaling.scaler"]
+    record = _record(scaler, spec)
     if scaling.schedule is not None:
         low, high, initial = min(scaling.schedule), max(scaling.schedule), scaling.schedule[0]
     else:
-        fixed = [n for n in (given.min_actors, given.initial_actors) if n is not None]
-        high = (
-            given.max_actors if given.max_actors is not None else max([preset["scaling.maxActors"], *fixed])
-        )
-        fixed = [n for n in (high, given.initial_actors) if n is not None]
-        low = given.min_actors if given.min_actors is not None else min([preset["scaling.minActors"], *fixed])
+        fixed = [n for n in (scaling.min_actors, scaling.initial_actors) if n is not None]
+        high = scaling.max_actors or max([preset["scaling.maxActors"], *fixed])
+        fixed = [n for n in (high, scaling.initial_actors) if n is not None]
+        low = scaling.min_actors or min([preset["scaling.minActors"], *fixed])
         initial = min(max(preset["scaling.initialActors"], low), high)
-        if scaling.record.starts_low:
-            low = initial = given.initial_actors or low
+        if record.starts_low:
+            low = initial = scaling.initial_actors or low
     _fill(scaling, "minActors", low)
     _fill(scaling, "maxActors", high)
     _fill(scaling, "initialActors", initial)
+    _fill(scaling, "window", record.window)
+    if record.scores_policies:
+        _fill(scaling, "threshold", MARLESS_THRESHOLD)
 
 
-def _resolve_score(spec: JobSpec) -> None:
-    """Fill in what the score is made from, which depends on the scaler."""
-    _fill(spec.scaling, "window", scaler_of(spec).window)
-    if scaler_of(spec).scores_policies:
-        _fill(spec.scaling, "threshold", MARLESS_THRESHOLD)
+def _record(scaler: ScalerName, spec: GivenSpec) -> ScalerRecord:
+    record = RECORDS[scaler]
+    return record.several if record.several and spec.algorithm.record.agents == "several" else record
 
 
 def scaler_of(spec: JobSpec) -> ScalerRecord:
     """The record of the job's scaler with the job's number of agents."""
-    record = spec.scaling.record
-    return record.several if record.several and spec.algorithm.record.agents == "several" else record
+    return _record(spec.scaling.scaler, spec)
 
 
 def fades(spec: JobSpec) -> bool:
@@ -169,22 +172,20 @@ def fades(spec: JobSpec) -> bool:
     return scaler_of(spec).fades and spec.scaling.mode != "artifact"
 
 
-def _resolve_rate(spec: JobSpec, preset: dict[str, Any]) -> None:
-    """Fill in the limit of rounds, and whether the learning rate falls over them: in a training that is known
-    to fall with a constant one it does, where these rounds are known to be its end.
+def _rate_falls(spec: JobSpec) -> bool:
+    """Whether the learning rate falls over the limit of rounds if the job does not say: in a training that is
+    known to fall with a constant one it does, where these rounds are known to be its end.
 
     So does that of a job which goes on with all of another run: where that run had another rate, the start of
     the job says so."""
-    _fill(spec.stop, "rounds", preset["stop.rounds"])
-    if falls_at_constant_rate(spec) and known_rounds(spec) == spec.stop.rounds:
-        _fill(spec.algorithm.hyperparameters, "learningRateAnneal", True)
+    return falls_at_constant_rate(spec) and known_rounds(spec) == spec.stop.rounds
 
 
 def falls_at_constant_rate(spec: JobSpec) -> bool:
     """Whether the returns of a job are known to fall again with a constant learning rate: `tuned` PPO over
     many steps, of which no round has many. experiments/results/long-trainings.md has the runs.
 
-    Actors and stop.rounds must be known. A KL penalty bounds the steps, so a job with one is left alone.
+    A KL penalty bounds the steps, so a job with one is left alone.
     """
     algorithm, scaling = spec.algorithm, spec.scaling
     if (algorithm.name, algorithm.preset) != ("ppo", "tuned") or algorithm.hyperparameters.to_dict().get(
@@ -195,7 +196,7 @@ def falls_at_constant_rate(spec: JobSpec) -> bool:
     return largest <= SMALL_ROUND and least_steps(spec) >= LONG_STEPS
 
 
-def keep_rate(spec: JobSpec, begun: bool | None) -> None:
+def keep_rate(spec: GivenSpec, begun: bool | None) -> None:
     """Have the learning rate of a job whose run has begun fall, or not, as it did, unless the job says
     otherwise.
 
@@ -204,15 +205,15 @@ def keep_rate(spec: JobSpec, begun: bool | None) -> None:
         begun: learningRateAnneal of the run; None of one that began before there was any other default than
             the preset's.
     """
-    settings: Any = spec.algorithm.hyperparameters
-    if isinstance(settings, PpoHyperparameters) and settings.to_dict().get("learningRateAnneal") is None:
+    settings = spec.algorithm.hyperparameters
+    if isinstance(settings, PpoHyperparameters) and settings.to_dict().get(_SETTING) is None:
         atari = spec.environment.is_atari
         preset = preset_values(spec.algorithm.preset, algorithm=spec.algorithm.name, atari=atari)
-        usual = preset[f"{_SETTINGS}learningRateAnneal"]
+        usual = preset[f"{_SETTINGS}{_SETTING}"]
         settings.learning_rate_anneal = usual if begun is None else begun
 
 
-def _resolve_agents(spec: JobSpec) -> None:
+def _resolve_agents(spec: GivenSpec) -> None:
     """Fill in what only several agents have: when they share, and the settings of each entry's algorithm."""
     if spec.algorithm.record.agents == "several":
         _fill(spec, "sharing", Sharing())
@@ -223,15 +224,17 @@ def _resolve_agents(spec: JobSpec) -> None:
                 _fill(entry.hyperparameters, path.removeprefix(_SETTINGS), value)
 
 
-def _resolve_function(function: LambdaBackendSpec, metadata: Metadata, resources: Resources) -> None:
+def _resolve_function(function: GivenLambdaBackend, metadata: Metadata, resources: Resources) -> int:
+    """Fill in the function's name, region and memory. Returns the memory. Unit: MiB."""
     namespace = metadata.namespace or "default"
     _fill(function, "functionName", function_name(namespace, metadata.name))
     _fill(function, "region", image_region(function.image))
     mib = math.ceil(_memory_gb(resources) * 1024)
-    _fill(function, "memoryMiB", min(max(mib, MEMORY_MIB[0]), MEMORY_MIB[1]))
+    function.memory_mib = function.memory_mib or min(max(mib, MEMORY_MIB[0]), MEMORY_MIB[1])
+    return function.memory_mib
 
 
-def _resolve_pod_prices(pricing: Pricing) -> None:
+def _resolve_pod_prices(pricing: GivenPricing) -> None:
     prices = POD_PRICES.get(pricing.pods or "")
     if prices is not None:
         _fill(pricing, "podVCPUSecond", prices.vcpu_second)
@@ -240,7 +243,7 @@ def _resolve_pod_prices(pricing: Pricing) -> None:
 
 
 def most_actors(scaling: Scaling) -> int:
-    """The most actors that a round can have. `scaling` must be resolved."""
+    """The most actors that a round can have."""
     return max(scaling.planned or [scaling.max_actors])
 
 

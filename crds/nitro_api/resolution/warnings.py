@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
 
 from nitro_api.costs.pod_prices import POD_PRICES, pod_vcpu
 from nitro_api.costs.round_costs import cost_ratio
@@ -19,7 +18,7 @@ from nitro_api.resolution.resolve import (
     scaler_of,
 )
 from nitro_api.scalers import SCORE_SETTINGS
-from nitro_api.spec.job import JobSpec, NitroTrainingJob
+from nitro_api.spec.job import GivenSpec, JobSpec, NitroTrainingJob
 from nitro_api.spec.pod_metadata import unlisted
 from nitro_api.spec.scaling import Scaling
 from nitro_api.spec.sharing import Sharing
@@ -49,9 +48,9 @@ def warnings(job: NitroTrainingJob) -> list[str]:
     return [warning for warning in found if warning]
 
 
-def _range_warning(given: JobSpec, spec: JobSpec) -> str | None:
+def _range_warning(given: GivenSpec, spec: JobSpec) -> str | None:
     """A warning if the job has a range of actors and leaves the scaler to a preset that uses no range."""
-    scaling: Any = given.scaling
+    scaling = given.scaling
     ends = {"maxActors": scaling.max_actors, "minActors": scaling.min_actors}
     ranged = [name for name, actors in ends.items() if actors not in (None, spec.scaling.initial_actors)]
     if scaling.scaler is not None or spec.scaling.record.plan != "constant" or not ranged:
@@ -276,7 +275,7 @@ def _unused(spec: JobSpec, *names: str) -> list[str]:
 
 def _sharing_warnings(spec: JobSpec) -> list[str]:
     """Warnings about settings of sharing that its mode does not use."""
-    sharing: Any = spec.sharing
+    sharing = spec.sharing
     if sharing is None or sharing.mode in ("dynamic", "random-base"):
         return []
     unused = ["slope", "similarity", *(["window"] if sharing.mode != "random-toggle" else [])]

@@ -5,7 +5,7 @@ from nitro_api.base import Rule, declare, set_to
 from nitro_api.errors import ABSENT, FieldError
 from nitro_api.resolution.episodes import NOT_RESUMABLE, RESUMABLE
 from nitro_api.resolution.resolve import preset_of
-from nitro_api.spec.job import JobSpec, NitroTrainingJob
+from nitro_api.spec.job import GivenSpec, NitroTrainingJob
 from nitro_api.spec.sharing import Sharing
 
 SEVERAL_AGENTS = "^([A-Za-z_][A-Za-z0-9_.]*(/[A-Za-z_][A-Za-z0-9_]*)+_v[0-9]+|smax/[0-9a-z_]+)$"
@@ -37,7 +37,7 @@ def _only_for_several(path: str, unset: str) -> Rule:
 
 
 declare(
-    JobSpec,
+    GivenSpec,
     _only_for_several("algorithm.policies", "!has(self.algorithm.policies)"),
     _only_for_several("algorithm.teamReward", "!has(self.algorithm.teamReward)"),
     _only_for_several("sharing", "!has(self.sharing)"),
@@ -93,7 +93,7 @@ declare(
 )
 
 
-def _lacks_a_common_reward(spec: JobSpec) -> bool:
+def _lacks_a_common_reward(spec: GivenSpec) -> bool:
     """Whether the algorithm needs one common reward, which the job does not make from the agents' rewards."""
     algorithm = spec.algorithm
     return (
@@ -110,7 +110,7 @@ def mistakes(job: NitroTrainingJob) -> list[FieldError]:
     return [*_own_rewards(job.spec), *_too_many_toggles(job.spec)]
 
 
-def _own_rewards(spec: JobSpec) -> list[FieldError]:
+def _own_rewards(spec: GivenSpec) -> list[FieldError]:
     if not (_lacks_a_common_reward(spec) and spec.environment.id in OWN_REWARDS):
         return []
     if spec.environment.kwargs.get("local_ratio") == 0:
@@ -122,7 +122,7 @@ def _own_rewards(spec: JobSpec) -> list[FieldError]:
     return [FieldError("spec.algorithm.teamReward", spec.algorithm.team_reward or ABSENT, text)]
 
 
-def _too_many_toggles(spec: JobSpec) -> list[FieldError]:
+def _too_many_toggles(spec: GivenSpec) -> list[FieldError]:
     """The rule of sharing.toggles above, for a job that leaves stop.rounds out."""
     if spec.sharing is None or spec.sharing.toggles is None or "rounds" in spec.stop.to_dict():
         return []

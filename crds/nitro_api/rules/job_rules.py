@@ -6,11 +6,11 @@
 
 from nitro_api.base import Rule, declare, matching
 from nitro_api.quantities import DURATION_PATTERN, QUANTITY_PATTERN
-from nitro_api.spec.backend import Backend
+from nitro_api.spec.backend import GivenBackend
 from nitro_api.spec.checkpoint import Checkpoint, CheckpointBucket, CheckpointVolume
-from nitro_api.spec.environment import Environment
+from nitro_api.spec.environment import GivenEnvironment
 from nitro_api.spec.job import NitroTrainingJob
-from nitro_api.spec.stop import Evaluation, Stop
+from nitro_api.spec.stop import GivenEvaluation, GivenStop
 from nitro_api.spec.tracking import MlflowTracking, WandbTracking
 
 _ID = "^[A-Za-z0-9_.:-]+(/[A-Za-z0-9_.:-]+)?$"
@@ -19,7 +19,7 @@ _BUCKET = "^[a-z0-9][a-z0-9.-]*[a-z0-9]$"
 _JOB_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 
 declare(
-    Evaluation,
+    GivenEvaluation,
     Rule(
         path="environment",
         cel="!has(self.environment) "
@@ -36,7 +36,7 @@ declare(
     ),
 )
 declare(
-    Environment,
+    GivenEnvironment,
     Rule(
         path="id",
         cel="has(self.id) || has(self.entryPoint)",
@@ -56,7 +56,7 @@ declare(
     ),
 )
 declare(
-    Stop,
+    GivenStop,
     Rule(
         path="duration",
         cel=f"!has(self.duration) || (self.duration.matches(r'{DURATION_PATTERN}') "
@@ -65,7 +65,7 @@ declare(
     ),
 )
 declare(
-    Backend,
+    GivenBackend,
     *(
         Rule(
             path=block,

@@ -1,9 +1,9 @@
 """The rules of spec.backend.lambda; see job_rules.py."""
 
 from nitro_api.base import Rule, declare, matching
-from nitro_api.spec.backend import Backend
-from nitro_api.spec.job import JobSpec
-from nitro_api.spec.lambda_backend import ECR_IMAGE, LambdaBackendSpec
+from nitro_api.spec.backend import GivenBackend
+from nitro_api.spec.job import GivenSpec
+from nitro_api.spec.lambda_backend import ECR_IMAGE, GivenLambdaBackend
 from nitro_api.spec.pods import Learner
 
 MAX_TIMEOUT_SECONDS = 900
@@ -25,7 +25,7 @@ _A_ROLE = matching(
 )
 declare(Learner, _A_ROLE)
 declare(
-    LambdaBackendSpec,
+    GivenLambdaBackend,
     matching(
         "functionName",
         _FUNCTION,
@@ -100,7 +100,7 @@ declare(
     ),
 )
 declare(
-    Backend,
+    GivenBackend,
     Rule(
         path="lambda",
         cel="self.type != 'Lambda' || has(self.lambda)",
@@ -109,7 +109,7 @@ declare(
     ),
 )
 declare(
-    JobSpec,
+    GivenSpec,
     Rule(
         path="actor.timeoutSeconds",
         cel=f"self.backend.type != 'Lambda' || self.actor.timeoutSeconds <= {MAX_TIMEOUT_SECONDS}",

@@ -3,12 +3,12 @@
 from nitro_api.base import Rule, declare, set_to
 from nitro_api.errors import FieldError
 from nitro_api.resolution.resolve import resolve
-from nitro_api.spec.environment import Environment
+from nitro_api.spec.environment import GivenEnvironment
 from nitro_api.spec.job import NitroTrainingJob
-from nitro_api.spec.network import ImageTooSmall, Network, image_sizes
+from nitro_api.spec.network import GivenNetwork, ImageTooSmall, image_sizes
 
 declare(
-    Environment,
+    GivenEnvironment,
     Rule(
         path="atari",
         cel="!has(self.atari) || (has(self.id) && self.id.startsWith('ALE/') && !has(self.entryPoint))",
@@ -22,7 +22,7 @@ declare(
     ),
 )
 declare(
-    Network,
+    GivenNetwork,
     Rule(
         path="convLayers",
         cel="!has(self.convLayers) || !has(self.type) || self.type == 'conv'",

@@ -1,11 +1,11 @@
 """The rules of spec.pricing; see job_rules.py."""
 
 from nitro_api.base import Rule, declare
-from nitro_api.spec.job import JobSpec
-from nitro_api.spec.pricing import Pricing
+from nitro_api.spec.job import GivenSpec
+from nitro_api.spec.pricing import GivenPricing
 
 declare(
-    Pricing,
+    GivenPricing,
     Rule(
         path="pods",
         cel="!has(self.pods) || self.pods == 'lambda-like' || self.model != 'vm'",
@@ -20,7 +20,7 @@ declare(
     ),
 )
 declare(
-    JobSpec,
+    GivenSpec,
     Rule(
         path="pricing.pods",
         cel="!has(self.pricing.pods) || self.pricing.pods == 'lambda-like' || self.backend.type != 'Lambda'",

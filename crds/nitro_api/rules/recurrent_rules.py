@@ -2,15 +2,15 @@
 
 from nitro_api.algorithms.registry import RECORDS, listed
 from nitro_api.base import Rule, declare, set_to
-from nitro_api.spec.job import JobSpec
-from nitro_api.spec.network import Network
+from nitro_api.spec.job import GivenSpec
+from nitro_api.spec.network import GivenNetwork
 
 _NAMES = [name for name, record in RECORDS.items() if record.recurrent]
 _MODES = ("never", "always")
 _WITHOUT = "!has(self.network.recurrent)"
 
 declare(
-    Network,
+    GivenNetwork,
     Rule(
         path="recurrent",
         cel="!has(self.recurrent) || (!has(self.convLayers) && (!has(self.type) || self.type == 'mlp'))",
@@ -18,7 +18,7 @@ declare(
     ),
 )
 declare(
-    JobSpec,
+    GivenSpec,
     Rule(
         path="network.recurrent",
         cel=f"{_WITHOUT} || {set_to('network.type', 'mlp')} "

@@ -3,8 +3,8 @@
 from nitro_api.algorithms.registry import listed
 from nitro_api.base import Rule, declare, set_to
 from nitro_api.scalers import ALL, having
-from nitro_api.spec.job import JobSpec
-from nitro_api.spec.scaling import Scaling
+from nitro_api.spec.job import GivenSpec
+from nitro_api.spec.scaling import GivenScaling
 
 
 def _required(field: str, remedy: str) -> Rule:
@@ -28,7 +28,7 @@ def _own(field: str) -> Rule:
 
 
 declare(
-    Scaling,
+    GivenScaling,
     Rule(
         path="minActors",
         cel="!has(self.minActors) || !has(self.maxActors) || self.minActors <= self.maxActors",
@@ -83,7 +83,7 @@ declare(
     ),
 )
 declare(
-    JobSpec,
+    GivenSpec,
     *(
         Rule(
             path=f"stop.{field}",

@@ -16,7 +16,7 @@ from nitro_api.algorithms.registry import (
     TeamHyperparameters,
     described,
 )
-from nitro_api.base import WITHOUT_RULES, Model, resolved
+from nitro_api.base import WITHOUT_RULES, Model
 from nitro_api.spec.free_json import FreeJson
 
 
@@ -79,7 +79,7 @@ class Algorithm(Model):
     """Agents that learn by another algorithm, or with other settings, than the rest. Only with algorithms of
     several agents. Default: all agents learn by `name`."""
 
-    team_reward: bool = resolved()
+    team_reward: bool | None = None
     """Whether agents that learn by one algorithm learn from the sum of all their rewards, each from the same.
     Only with algorithms of several agents. Default: false with them."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nitro_api.base import Model
-from nitro_api.spec.lambda_backend import LambdaBackendSpec
+from nitro_api.spec.lambda_backend import GivenLambdaBackend, LambdaBackendSpec
 
 
 class KnativeBackendSpec(Model):
@@ -22,7 +22,7 @@ class LocalBackendSpec(Model):
     may use."""
 
 
-class Backend(Model):
+class GivenBackend(Model):
     """Where the actors run. At most one block besides `type`, the one that it names."""
 
     type: Literal["Knative", "Lambda", "Local"] = "Knative"
@@ -36,10 +36,16 @@ class Backend(Model):
     local: LocalBackendSpec | None = None
     """Settings of `type: Local`. Default: its defaults."""
 
-    lambda_: LambdaBackendSpec | None = Field(default=None, alias="lambda")
+    lambda_: GivenLambdaBackend | None = Field(default=None, alias="lambda")
     """Settings of `type: Lambda`, required with it. Default: none."""
 
     @property
     def needs_redis(self) -> bool:
         """Whether learner and actors exchange data through the Redis in the learner's pod."""
         return self.lambda_ is None
+
+
+class Backend(GivenBackend):
+    """Where the actors of a resolved job run."""
+
+    lambda_: LambdaBackendSpec | None = Field(default=None, alias="lambda")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nitro_api.base import Model, Name, resolved
+from nitro_api.base import Model, Name
 
 
 class CheckpointVolume(Model):
@@ -57,9 +57,14 @@ class Checkpoint(Model):
     keep_last: Annotated[int, Field(ge=1, le=1000)] = 3
     """Checkpoints that are kept; older ones are removed. Default: 3."""
 
-    pvc: CheckpointVolume = resolved()
+    pvc: CheckpointVolume | None = None
     """The volume, on a cluster. Default: a claim of 1Gi that stays; none with `s3`."""
 
     s3: CheckpointBucket | None = None
     """The bucket, on a cluster, in place of a volume: the run's folder is kept there with every checkpoint,
     and a learner that starts anew takes it from there. Default: none."""
+
+    @property
+    def volume(self) -> CheckpointVolume:
+        """`pvc`, or its defaults."""
+        return self.pvc or CheckpointVolume()

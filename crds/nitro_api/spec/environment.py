@@ -6,11 +6,17 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from nitro_api.base import Model, resolved
+from nitro_api.base import Model
 from nitro_api.spec.free_json import FreeJson, with_floats
 
 InfoName = Annotated[str, Field(min_length=1, max_length=63, pattern="^[A-Za-z0-9_][A-Za-z0-9_./-]*$")]
 """Name of an entry of an environment's info."""
+
+
+EnvironmentId = Annotated[str, Field(min_length=1, max_length=253)]
+Steps = Annotated[int, Field(ge=1, le=1_000_000)]
+Copies = Annotated[int, Field(ge=1, le=1024)]
+Frames = Annotated[int, Field(ge=1, le=16)]
 
 
 class Atari(Model):
@@ -34,10 +40,10 @@ class Atari(Model):
     screens. Default: 30."""
 
 
-class Environment(Model):
+class GivenEnvironment(Model):
     """The environment, and how much of it one actor samples in a round."""
 
-    id: str = resolved(min_length=1, max_length=253)
+    id: EnvironmentId | None = None
     """Name in gymnasium's registry, such as Hopper-v5 or ALE/SpaceInvaders-v5; `module:Name-v0` imports the
     module first. With entryPoint only a label. Default: entryPoint's text."""
 
@@ -53,23 +59,23 @@ class Environment(Model):
     `id`, which may then be left out. The module must be importable in the actor image. Default: the
     registry's."""
 
-    rollout_length: int = resolved(ge=1, le=1_000_000)
+    rollout_length: Steps | None = None
     """T, transitions that one actor samples per round, over all its environments. Unit: environment steps.
     Default: the preset's, rounded up to a multiple of envsPerActor, or up to four times the preset's where
     episodes are longer and cannot be resumed."""
 
-    envs_per_actor: int = resolved(ge=1, le=1024)
+    envs_per_actor: Copies | None = None
     """E, environments that one actor steps together; must divide rolloutLength. Default: the preset's, or the
     largest divisor of rolloutLength below it; fewer, down to 1, where it is not known that episodes can be
     resumed, so that an episode fits into an environment's share of the rollout."""
 
-    frame_stack: int = resolved(ge=1, le=16)
+    frame_stack: Frames | None = None
     """Observations that the policy sees at once, the newest and those before it. Images of shape [height,
     width] are stacked to [height, width, frameStack], others joined along their last axis; at the begin of an
     episode the first one is repeated. Actors send each only once. Default: 4 for Atari games (ids that begin
     with ALE/), otherwise 1."""
 
-    clip_rewards: bool = resolved()
+    clip_rewards: bool | None = None
     """Whether training sees only a reward's sign, -1, 0 or 1. Returns are always reported, and policies
     evaluated, with the rewards as they are. Default: true for Atari games, otherwise false."""
 
@@ -101,8 +107,18 @@ class Environment(Model):
         """Whether it is a game of the Arcade Learning Environment."""
         return self.entry_point is None and self.id is not None and self.id.startswith("ALE/")
 
+
+class Environment(GivenEnvironment):
+    """The environment of a resolved job."""
+
+    id: EnvironmentId
+    rollout_length: Steps
+    envs_per_actor: Copies
+    frame_stack: Frames
+    clip_rewards: bool
+
     def to_actor(self) -> dict[str, Any]:
-        """The actor's configuration of a resolved environment: the JSON of its variable NITRO_ENVIRONMENT."""
+        """The actor's configuration: the JSON of its variable NITRO_ENVIRONMENT."""
         known = {name: value for name, value in self.to_dict().items() if name not in _LEARNERS}
         return {("envs" if name == "envsPerActor" else name): value for name, value in known.items()}
 

@@ -1,4 +1,8 @@
-"""The NitroTrainingJob itself."""
+"""The NitroTrainingJob itself, and the `ResolvedJob` that `resolve()` makes of it.
+
+A model named `Given...` has what a job's author writes, None where it is left out. The model without that
+word inherits from it; it is the resolved one, in which nothing that training needs is None.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from nitro_api.base import Model, resolved
+from nitro_api.base import Model
 from nitro_api.spec.algorithm import Algorithm
-from nitro_api.spec.backend import Backend
+from nitro_api.spec.backend import Backend, GivenBackend
 from nitro_api.spec.cache import Cache
-from nitro_api.spec.environment import Environment
-from nitro_api.spec.network import Network
+from nitro_api.spec.environment import Environment, GivenEnvironment
+from nitro_api.spec.network import GivenNetwork, Network
 from nitro_api.spec.pods import Actor, Learner
-from nitro_api.spec.pricing import Pricing
+from nitro_api.spec.pricing import GivenPricing, Pricing
 from nitro_api.spec.resume_from import ResumeFrom
-from nitro_api.spec.scaling import Scaling
+from nitro_api.spec.scaling import GivenScaling, Scaling
 from nitro_api.spec.sharing import Sharing
 from nitro_api.spec.status import JobStatus
-from nitro_api.spec.stop import Evaluation, Stop
+from nitro_api.spec.stop import Evaluation, GivenEvaluation, GivenStop, Stop
 from nitro_api.spec.tracking import Tracking
 
 GROUP = "nitro.dev"
@@ -78,36 +82,36 @@ class Metadata(Model):
     """Set by Kubernetes: who owns which field."""
 
 
-class JobSpec(Model):
+class GivenSpec(Model):
     """What to train, how, where and for how long."""
 
-    environment: Environment
+    environment: GivenEnvironment
     """What the actors play."""
 
     algorithm: Algorithm = Field(default_factory=Algorithm)
     """How the policy learns."""
 
-    sharing: Sharing = resolved()
+    sharing: Sharing | None = None
     """When agents share policies. Only with algorithms of several agents; with others it stays out. Default:
     its defaults."""
 
-    network: Network = Field(default_factory=Network)
+    network: GivenNetwork = Field(default_factory=GivenNetwork)
     """Policy and critic."""
 
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
     """Seed of the run: weights, minibatches, detector, and every actor's environments derive theirs from it.
     Default: 0."""
 
-    evaluation: Evaluation = Field(default_factory=Evaluation)
+    evaluation: GivenEvaluation = Field(default_factory=GivenEvaluation)
     """How the policy is judged."""
 
-    stop: Stop = Field(default_factory=Stop)
+    stop: GivenStop = Field(default_factory=GivenStop)
     """When training ends."""
 
-    scaling: Scaling = Field(default_factory=Scaling)
+    scaling: GivenScaling = Field(default_factory=GivenScaling)
     """How many actors sample in a round."""
 
-    backend: Backend = Field(default_factory=Backend)
+    backend: GivenBackend = Field(default_factory=GivenBackend)
     """Where the actors run."""
 
     cache: Cache | None = None
@@ -119,7 +123,7 @@ class JobSpec(Model):
     learner: Learner = Field(default_factory=Learner)
     """The learner's pod, checkpoints and restarts."""
 
-    pricing: Pricing = Field(default_factory=Pricing)
+    pricing: GivenPricing = Field(default_factory=GivenPricing)
     """What time costs."""
 
     tracking: Tracking | None = None
@@ -142,6 +146,23 @@ class JobSpec(Model):
     Default: no limit."""
 
 
+class JobSpec(GivenSpec):
+    """The spec of a resolved job: no value that training needs is left out."""
+
+    environment: Environment
+    network: Network
+    evaluation: Evaluation
+    stop: Stop
+    scaling: Scaling
+    backend: Backend
+    pricing: Pricing
+
+    @property
+    def shared(self) -> Sharing:
+        """When agents share policies; one agent shares nothing, as by the defaults."""
+        return self.sharing or Sharing()
+
+
 class NitroTrainingJob(Model):
     """A reinforcement-learning run whose actors are scaled round by round."""
 
@@ -154,8 +175,14 @@ class NitroTrainingJob(Model):
     metadata: Metadata
     """Name, namespace and labels."""
 
-    spec: JobSpec
+    spec: GivenSpec
     """What to train, how, where and for how long."""
 
     status: JobStatus | None = None
     """State of the job, as the operator and the learner report it."""
+
+
+class ResolvedJob(NitroTrainingJob):
+    """What `resolve()` makes of a job: the job with a value in every field that training needs."""
+
+    spec: JobSpec

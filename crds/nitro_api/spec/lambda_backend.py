@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nitro_api.base import Arn, Model, Name, resolved
+from nitro_api.base import Arn, Model, Name
 
 ALIAS = "nitro"
 """Alias of a managed function that has provisioned concurrency: Lambda does not give it to newest code."""
@@ -64,6 +64,11 @@ class ProvisionedConcurrency(Model):
     """At most one change in so many minutes. Unit: minutes. Default: 10."""
 
 
+FunctionName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+Region = Annotated[str, Field(min_length=1, max_length=32)]
+Mebibytes = Annotated[int, Field(ge=MEMORY_MIB[0], le=MEMORY_MIB[1])]
+
+
 class RedisSecret(Model):
     """Where the address of a Redis is kept that both the learner and the function reach."""
 
@@ -74,10 +79,10 @@ class RedisSecret(Model):
     """Its entry that holds the address, rediss://user:password@host:6379 (with TLS). Default: url."""
 
 
-class LambdaBackendSpec(Model):
+class GivenLambdaBackend(Model):
     """Settings of the Lambda backend. Memory also decides the share of CPU: 1,769 MiB are one full core."""
 
-    function_name: str = resolved(min_length=1, max_length=MAX_NAME)
+    function_name: FunctionName | None = None
     """The function. Default: nitro-, the job's namespace, an underscore and the job's name, cut to 64
     characters."""
 
@@ -92,13 +97,13 @@ class LambdaBackendSpec(Model):
     role_arn: Arn | None = None
     """IAM role that the function runs as; required with manage. Default: none."""
 
-    region: str = resolved(min_length=1, max_length=32)
+    region: Region | None = None
     """AWS region of the function, such as us-east-2. Default: the one in the image's address."""
 
     endpoint_url: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """Another address of the Lambda API: a VPC endpoint, or an emulator. Default: AWS's."""
 
-    memory_mib: int = resolved(alias="memoryMiB", ge=MEMORY_MIB[0], le=MEMORY_MIB[1])
+    memory_mib: Mebibytes | None = Field(default=None, alias="memoryMiB")
     """Memory of the function; the actors are billed for it. Unit: MiB. Default: the memory in
     spec.actor.resources (limits, else requests), else 1024."""
 
@@ -134,6 +139,14 @@ class LambdaBackendSpec(Model):
     def qualifier(self) -> str | None:
         """What to invoke of the function: an alias, or None for the newest code."""
         return ALIAS if self.provisioned_concurrency is not None else None
+
+
+class LambdaBackendSpec(GivenLambdaBackend):
+    """Settings of the Lambda backend in a resolved job."""
+
+    function_name: FunctionName
+    region: Region
+    memory_mib: Mebibytes = Field(alias="memoryMiB")
 
 
 def function_name(namespace: str, job: str) -> str:

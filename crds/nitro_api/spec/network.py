@@ -8,7 +8,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nitro_api.base import Model, resolved
+from nitro_api.base import Model
+
+NetworkType = Literal["mlp", "conv"]
+Units = Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(max_length=8)]
+Activation = Literal["tanh", "relu"]
+LogStd = Literal["state", "parameter"]
 
 
 class ConvLayer(Model):
@@ -38,10 +43,10 @@ class Recurrent(Model):
     """Units of the layer, the numbers that an agent remembers from one step to the next. Default: 64."""
 
 
-class Network(Model):
+class GivenNetwork(Model):
     """Policy and critic, two networks of the same shape."""
 
-    type: Literal["mlp", "conv"] = resolved()
+    type: NetworkType | None = None
     """`mlp`: hidden layers alone, on the observation as one vector. `conv`: convolutions, then hidden layers;
     the observation must be an image, [height, width] or [height, width, channels]. Pixels of uint8 are
     divided by 255, unless they are normalised. Default: conv for Atari games (ids that begin with ALE/) and
@@ -52,14 +57,14 @@ class Network(Model):
     filters of 8 x 8 with stride 4, 32 of 4 x 4 with stride 2 (both `same`) and 256 of 11 x 11 (`valid`); with
     `tuned` those of Mnih et al. (2015), 32 of 8 x 8 with stride 4, 64 of 4 x 4 with stride 2, 64 of 3 x 3."""
 
-    hidden_sizes: Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(max_length=8)] = resolved()
+    hidden_sizes: Units | None = None
     """Units of each hidden layer; with type: conv those behind the convolutions, which may be none. Default:
     the preset's."""
 
-    activation: Literal["tanh", "relu"] = resolved()
+    activation: Activation | None = None
     """Activation of all layers but the last. Default: the preset's."""
 
-    log_std: Literal["state", "parameter"] = resolved()
+    log_std: LogStd | None = None
     """Whether the logarithm of the action's deviation is an output of the policy (`state`) or a free
     parameter per action dimension (`parameter`). Continuous actions only. Default: the preset's."""
 
@@ -72,6 +77,15 @@ class Network(Model):
     def memory_size(self) -> int:
         """The numbers that an agent remembers from one step to the next; 0 without a recurrent layer."""
         return 0 if self.recurrent is None else self.recurrent.hidden_size
+
+
+class Network(GivenNetwork):
+    """The networks of a resolved job."""
+
+    type: NetworkType
+    hidden_sizes: Units
+    activation: Activation
+    log_std: LogStd
 
 
 class ImageTooSmall(ValueError):  # noqa: N818

@@ -6,12 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nitro_api.base import Model, resolved
+from nitro_api.base import Model
 
 Price = Annotated[float, Field(ge=0, le=1e6)]
+Machines = Annotated[int, Field(ge=1, le=4096)]
+Gigabytes = Annotated[float, Field(gt=0, le=1e4)]
 
 
-class Pricing(Model):
+class GivenPricing(Model):
     """Prices in US dollars. 1 GB is 2^30 bytes, as Lambda bills it."""
 
     model: Literal["serverless", "vm"] = "serverless"
@@ -25,7 +27,7 @@ class Pricing(Model):
     vm_dollars_per_hour: Price = 0.68
     """A machine that hosts actors, with model `vm`. Unit: dollars per hour. Default: 0.68 (c5.4xlarge)."""
 
-    vm_count: Annotated[int, Field(ge=1, le=4096)] = resolved()
+    vm_count: Machines | None = None
     """Machines that host the actors, with model `vm`. Unit: machines. Default: one for each 16 actors of the
     largest round there can be (a c5.4xlarge has 16 cores)."""
 
@@ -46,7 +48,7 @@ class Pricing(Model):
     `lambda-like` is the price of Lambda's memory, which contains its CPU; `node` is an allocation, no bill.
     Default: lambda-like."""
 
-    pod_gb_second: Price = resolved(alias="podGBSecond")
+    pod_gb_second: Price | None = Field(default=None, alias="podGBSecond")
     """Memory that actor pods request, from their start to their end. Unit: dollars per GB-second. Default:
     that of `pods`. With lambda-like lambdaGBSecond: the price of an awake pod, of which 84 % is its CPU,
     unless podVCPUSecond is given."""
@@ -55,6 +57,14 @@ class Pricing(Model):
     """CPU that actor pods request, from their start to their end. Unit: dollars per vCPU-second. Default:
     that of `pods`; none with lambda-like."""
 
-    actor_memory_gb: Annotated[float, Field(gt=0, le=1e4)] = resolved(alias="actorMemoryGB")
+    actor_memory_gb: Gigabytes | None = Field(default=None, alias="actorMemoryGB")
     """Memory that an actor is billed for. Unit: GB. Default: the memory in spec.actor.resources (limits, else
     requests), else 1. With another list in `pods` than lambda-like requests, else limits, else 0.5."""
+
+
+class Pricing(GivenPricing):
+    """The prices of a resolved job."""
+
+    vm_count: Machines
+    pod_gb_second: Price = Field(alias="podGBSecond")
+    actor_memory_gb: Gigabytes = Field(alias="actorMemoryGB")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from nitro_api.base import Model, resolved
+from nitro_api.base import Model
 from nitro_api.scalers import RECORDS, ScalerName, ScalerRecord
 
 MAX_ACTORS = 4096
@@ -23,13 +23,15 @@ _HOLD_SCHEMA: dict[str, Any] = {
 }
 Hold = Annotated[Annotated[int, Field(ge=0, le=LONGEST_HOLD)] | Literal["auto"], WithJsonSchema(_HOLD_SCHEMA)]
 Actors = Annotated[int, Field(ge=1, le=MAX_ACTORS)]
+Decay = Annotated[float, Field(gt=0, le=1)]
+Window = Annotated[int, Field(ge=2, le=1000)]
 
 
-class Scaling(Model):
+class GivenScaling(Model):
     """The scaler and its range. The boosting score and its symbols are those of the Nitro paper, section
     4."""
 
-    scaler: ScalerName = resolved()
+    scaler: ScalerName | None = None
     """Who decides: `nitro` the boosting score, `fixed` always initialActors, `schedule` the list in
     `schedule`, `random-score` as nitro, or with several agents as marless, with a score drawn from its own
     history (the control experiment), `efficient` as many as make PPO's improvement cheapest, by the
@@ -40,22 +42,22 @@ class Scaling(Model):
     stop.targetReward. For several agents: `marless` what all policies' scores ask for together, as the
     MARLess paper has it. Default: the preset's."""
 
-    min_actors: Actors = resolved()
+    min_actors: Actors | None = None
     """I_min, fewest actors of a round. Unit: actors. Default: the preset's, but never above maxActors."""
 
-    max_actors: Actors = resolved()
+    max_actors: Actors | None = None
     """I_max, most actors of a round. Unit: actors. Default: the preset's, but never below minActors."""
 
-    initial_actors: Actors = resolved()
+    initial_actors: Actors | None = None
     """Actors of the first round, and of every round with `fixed`. Unit: actors. Default: the preset's,
     clipped to the range; the schedule's first entry with `schedule`, minActors with `hydrozoa`."""
 
-    decay: float = resolved(gt=0, le=1)
+    decay: Decay | None = None
     """d, factor by which the score fades per round. At round k no more than maxActors * d^k actors can be
     asked for; not so with mode `artifact`, where maxActors * d^(k^2) is what is asked for at least. Default:
     the preset's."""
 
-    window: int = resolved(ge=2, le=1000)
+    window: Window | None = None
     """Number of values n that the score compares a new value with; the new value is one of them. The values
     are convexity ratios, or those of the mode's statistic; with `growth` the returns of rounds, at least 4.
     Unit: rounds. Default: 10 with scaler `marless`, and with `random-score` of several agents, 40 with
@@ -113,13 +115,24 @@ class Scaling(Model):
     decides alike everywhere. `measured`: fitted to what the run's rounds cost, so that decisions follow the
     backend, its cold starts and the learner's machine. Only with scaler `efficient`. Default: given."""
 
+
+class Scaling(GivenScaling):
+    """The scaler and its range in a resolved job."""
+
+    scaler: ScalerName
+    min_actors: Actors
+    max_actors: Actors
+    initial_actors: Actors
+    decay: Decay
+    window: Window
+
     @property
     def record(self) -> ScalerRecord:
-        """The record of the scaler with that name. `scaler` must be set."""
+        """The record of the scaler with that name."""
         return RECORDS[self.scaler]
 
     @property
     def planned(self) -> list[int] | None:
         """The actors of round 1, 2, ..., the last entry for all later ones, where they are known before the
-        run. The scaling must be resolved."""
+        run."""
         return {"constant": [self.initial_actors], "schedule": self.schedule, None: None}[self.record.plan]

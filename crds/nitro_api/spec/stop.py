@@ -6,9 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from nitro_api.base import NAME_PATTERN, Model, resolved
+from nitro_api.base import NAME_PATTERN, Model
 from nitro_api.quantities import seconds_of
 from nitro_api.spec.free_json import FreeJson, with_floats
+
+Rounds = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class EvaluationEnvironment(Model):
@@ -26,7 +28,7 @@ class EvaluationEnvironment(Model):
     """Every evaluation plays the same episodes, which follow from this seed. Default: new ones each time."""
 
 
-class Evaluation(Model):
+class GivenEvaluation(Model):
     """Episodes with the policy's mean (or most likely) actions, in environments and with seeds of their
     own."""
 
@@ -37,14 +39,20 @@ class Evaluation(Model):
     episodes: Annotated[int, Field(ge=1, le=1000)] = 6
     """Episodes per evaluation and set. Default: 6."""
 
-    every_rounds: int = resolved(ge=1, le=1_000_000)
+    every_rounds: Rounds | None = None
     """Evaluate after every so many rounds. Unit: rounds. Default: the preset's."""
 
 
-class Stop(Model):
+class Evaluation(GivenEvaluation):
+    """The evaluation of a resolved job."""
+
+    every_rounds: Rounds
+
+
+class GivenStop(Model):
     """Training ends when any of these holds."""
 
-    rounds: int = resolved(ge=1, le=1_000_000)
+    rounds: Rounds | None = None
     """After so many rounds. Unit: rounds. Default: the preset's."""
 
     actor_rounds: Annotated[int, Field(ge=1, le=10**12)] | None = None
@@ -74,3 +82,9 @@ class Stop(Model):
     def duration_seconds(self) -> float | None:
         """`duration` in seconds."""
         return None if self.duration is None else seconds_of(self.duration)
+
+
+class Stop(GivenStop):
+    """The stop conditions of a resolved job."""
+
+    rounds: Rounds

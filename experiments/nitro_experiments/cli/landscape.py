@@ -24,7 +24,7 @@ from nitro_learner.cli.common import check_picture, read_run, some_path, writing
 from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 if TYPE_CHECKING:
-    from nitro_api import NitroTrainingJob
+    from nitro_api import ResolvedJob
     from nitro_experiments.studies.landscape import Landscape
     from nitro_learner.run.rundir import RunDir
 
@@ -101,7 +101,7 @@ def _check_table(table: Path) -> None:
         )
 
 
-async def _survey(folder: RunDir, job: NitroTrainingJob, arguments: argparse.Namespace) -> Landscape:
+async def _survey(folder: RunDir, job: ResolvedJob, arguments: argparse.Namespace) -> Landscape:
     from nitro_experiments.studies.landscape import survey
     from nitro_experiments.studies.probe import opened
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nitro_api import NitroTrainingJob, load_job, resolve
+from nitro_api import ResolvedJob, load_job, resolve
 from nitro_api.spec.scaling import MOST_ROUNDS
 from nitro_learner.run.metrics_file import read_metrics
 from nitro_learner.run.rundir import RunDirError
@@ -44,8 +44,8 @@ def mean_profile(runs: Sequence[Sequence[int]]) -> list[int]:
 
 
 def with_schedule(
-    job: NitroTrainingJob, schedule: Sequence[int], limits: tuple[int, int] | None = None
-) -> NitroTrainingJob:
+    job: ResolvedJob, schedule: Sequence[int], limits: tuple[int, int] | None = None
+) -> ResolvedJob:
     """A resolved job with the scaler `schedule` in place of its own; all else is equal.
 
     Args:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from nitro_api import FieldError, JobInvalid, NitroTrainingJob, load_job, resolve
+from nitro_api import FieldError, JobInvalid, NitroTrainingJob, ResolvedJob, load_job, resolve
 from nitro_api.errors import ABSENT
 from nitro_api.loading.job_file import set_field
 from nitro_api.resolution.known_end import known_rounds
@@ -53,7 +53,7 @@ class PlannedRun:
     environment: str
     variant: str
     seed: int
-    job: NitroTrainingJob
+    job: ResolvedJob
     folder: PurePosixPath
     control: ControlKind | None = None
     sources: tuple[PlannedRun, ...] = ()
@@ -72,7 +72,7 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
         JobInvalid: a variant's job is invalid. The error lists every mistake with the variant's name.
     """
     mistakes: dict[str, FieldError] = {}
-    jobs: dict[tuple[str, str], NitroTrainingJob] = {}
+    jobs: dict[tuple[str, str], ResolvedJob] = {}
     for variant, overrides in experiment.variants.items():
         for environment in experiment.environments or [""]:
             try:
@@ -109,7 +109,7 @@ def _control(run: PlannedRun, name: str, kind: ControlKind, sources: tuple[Plann
     return PlannedRun(run.environment, name, run.seed, job, folder, kind, sources, run.given)
 
 
-def _run(experiment: Experiment, job: NitroTrainingJob, variant: str, seed: int) -> PlannedRun:
+def _run(experiment: Experiment, job: ResolvedJob, variant: str, seed: int) -> PlannedRun:
     seeded = job.model_copy(deep=True)
     seeded.spec.seed = seed
     environment = job.spec.environment.id

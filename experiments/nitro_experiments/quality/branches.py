@@ -24,7 +24,7 @@ from nitro_actor.engines.base import pack_generators, seeded_generators
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.state import PREFIX
 from nitro_actor.rollout import random_sources
-from nitro_api import JobSpec, NitroTrainingJob, load_job, resolve
+from nitro_api import JobSpec, ResolvedJob, load_job, resolve
 from nitro_experiments.planning.plan import BACKEND, PlannedRun
 from nitro_experiments.quality.agreement import Floats
 from nitro_experiments.reading.curves import read
@@ -96,7 +96,7 @@ class Gains:
 
 
 def branches(
-    job: NitroTrainingJob, rounds: Sequence[int], *, factor: int, seeds: int, ahead: int
+    job: ResolvedJob, rounds: Sequence[int], *, factor: int, seeds: int, ahead: int
 ) -> list[PlannedRun]:
     """All branches, for each seed and after each of `rounds`.
 
@@ -123,7 +123,7 @@ def _kinds(actors: int, factor: int, ahead: int) -> Iterator[tuple[str, list[int
     yield "later", [actors] * (ahead + factor - 1)
 
 
-def _branch(job: NitroTrainingJob, round: int, kind: str, seed: int, following: list[int]) -> PlannedRun:
+def _branch(job: ResolvedJob, round: int, kind: str, seed: int, following: list[int]) -> PlannedRun:
     data = job.to_dict()
     spec, actors = data["spec"], job.spec.scaling.min_actors
     first, last = following[0], round + len(following)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nitro_api import NitroTrainingJob
+from nitro_api import ResolvedJob
 from nitro_experiments import statistics
 from nitro_experiments.planning.plan import PlannedRun
 from nitro_experiments.planning.spec import Budget
@@ -72,7 +72,7 @@ class Plan:
     jobs: int | None
 
 
-def measure(runs: Sequence[tuple[RunDir, NitroTrainingJob]], plan: Plan) -> dict[str, Any]:
+def measure(runs: Sequence[tuple[RunDir, ResolvedJob]], plan: Plan) -> dict[str, Any]:
     """Everything that is reported; NaN as None.
 
     Raises:
@@ -93,7 +93,7 @@ def measure(runs: Sequence[tuple[RunDir, NitroTrainingJob]], plan: Plan) -> dict
 
 
 def _look_again(
-    folder: RunDir, job: NitroTrainingJob, table: dict[str, dict[str, float]], plan: Plan
+    folder: RunDir, job: ResolvedJob, table: dict[str, dict[str, float]], plan: Plan
 ) -> dict[str, Any]:
     """Add each statistic's reliability, and how well it foretells the gain, to `table`.
 
@@ -195,7 +195,7 @@ def lines(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def markdown(result: dict[str, Any], job: NitroTrainingJob) -> str:
+def markdown(result: dict[str, Any], job: ResolvedJob) -> str:
 
     titles, *rows = _table(result)
     table = [*cells.head(titles), *map(cells.line, rows)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from nitro_api import NitroTrainingJob
+from nitro_api import ResolvedJob
 from nitro_experiments.quality.agreement import Floats
 from nitro_experiments.studies.probe import opened
 from nitro_learner.algorithms.base import UpdateResult
@@ -23,7 +23,7 @@ _LOGARITHMIC = frozenset({"convexity_ratio", "lambda_min", "lambda_max"})
 
 async def repeat(
     folder: RunDir,
-    job: NitroTrainingJob,
+    job: ResolvedJob,
     rounds: Sequence[int],
     repeats: int,
     progress: Callable[[int], None],

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_api import NitroTrainingJob
+from nitro_api import ResolvedJob
 from nitro_learner.run.metrics_file import columns_of, read_metrics
 from nitro_learner.run.rundir import RunDir
 
@@ -157,7 +157,7 @@ class FinishedRun:
         return replace(curve, x=np.append(curve.x, total), y=np.append(curve.y, last))
 
 
-def read(folder: RunDir, job: NitroTrainingJob) -> FinishedRun:
+def read(folder: RunDir, job: ResolvedJob) -> FinishedRun:
     """The run of a resolved job. Raises RunDirError when there is no round in it."""
     columns = columns_of(read_metrics(folder.metrics))
     columns["actor_rounds"] = columns["env_steps"] / job.spec.environment.rollout_length

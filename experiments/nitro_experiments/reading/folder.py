@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from nitro_actor.processor import cores
-from nitro_api import NitroTrainingJob
+from nitro_api import ResolvedJob
 from nitro_experiments.planning.controls import actors_of, mean_profile, permuted, with_schedule
 from nitro_experiments.planning.plan import PlannedRun
 from nitro_experiments.planning.spec import Experiment
@@ -187,7 +187,7 @@ class ExperimentDir:
         folder.write_text(folder.job, job.to_yaml())
         return folder
 
-    def _job(self, run: PlannedRun) -> NitroTrainingJob:
+    def _job(self, run: PlannedRun) -> ResolvedJob:
         """The run's job. A control, whose sources have ended, gets its schedule from their actors."""
         if run.control is None:
             return run.job

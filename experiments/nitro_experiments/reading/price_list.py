@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, ValidationError
 
-from nitro_api import FieldError, JobInvalid, NitroTrainingJob
+from nitro_api import FieldError, JobInvalid, ResolvedJob
 from nitro_api.base import Model
 from nitro_api.loading import yamlfile
 from nitro_api.resolution.presets import preset_values
@@ -93,7 +93,7 @@ class PriceList(Model):
     """The learner's seconds. Runs of an algorithm and preset without an entry keep their own, and so do runs
     with other epochs, minibatches or layers than their preset's, a recurrent layer among them."""
 
-    def seconds_of(self, job: NitroTrainingJob) -> LearnerSeconds | None:
+    def seconds_of(self, job: ResolvedJob) -> LearnerSeconds | None:
         """The entry of a resolved job's algorithm and preset. None as well if the job has other epochs,
         minibatches or layers than the preset, or a recurrent layer: its updates take another time."""
         wanted = job.spec.algorithm.name, job.spec.algorithm.preset
@@ -105,7 +105,7 @@ class PriceList(Model):
         own = {path: value_at(spec, tuple(path.split("."))) for path in _DECISIVE if path in usual}
         return entry if all(value == usual[path] for path, value in own.items()) else None
 
-    def pricing_of(self, job: NitroTrainingJob) -> Pricing:
+    def pricing_of(self, job: ResolvedJob) -> Pricing:
         """The prices of a resolved job, with those of this list in place of its own."""
         named = self.pricing.model_fields_set
         return job.spec.pricing.model_copy(update={name: getattr(self.pricing, name) for name in named})

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from nitro_api import NitroTrainingJob
+from nitro_api import ResolvedJob
 from nitro_api.costs.prices import serverless_cost, vm_cost
 from nitro_experiments.reading.curves import FinishedRun, Floats
 from nitro_experiments.reading.price_list import PriceList
 from nitro_learner.run.rundir import RunDir, RunDirError
 
 
-def priced(run: FinishedRun, folder: RunDir, job: NitroTrainingJob, prices: PriceList) -> FinishedRun:
+def priced(run: FinishedRun, folder: RunDir, job: ResolvedJob, prices: PriceList) -> FinishedRun:
     """The run with the columns `modelled_cost` and `modelled_seconds`, both as sums up to each round.
 
     A round takes as long as its actors' mean invocation, because they sample beside each other, its update,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nitro_api import JobSpec, Ledger, NitroTrainingJob
+from nitro_api import JobSpec, Ledger, ResolvedJob
 from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.run.check_listener import CheckListener
 from nitro_learner.run.folders import held_beside
@@ -125,7 +125,7 @@ def rewards(seconds: Sequence[float], best: float, target: float, beta: float) -
 
 
 def pretrain(
-    job: NitroTrainingJob,
+    job: ResolvedJob,
     episodes: int,
     *,
     beta: float,
@@ -198,7 +198,7 @@ def _open(path: Path, spec: JobSpec, beta: float) -> ScalingAgent:
 
 
 async def _play(
-    job: NitroTrainingJob,
+    job: ResolvedJob,
     agent: ScalingAgent,
     number: int,
     folder: Path,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights, WeightsContainer
-from nitro_api import NitroTrainingJob
+from nitro_api import ResolvedJob
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.policy_set import PolicySet
@@ -43,7 +43,7 @@ class Probe:
         sampler: the actors at work.
     """
 
-    job: NitroTrainingJob
+    job: ResolvedJob
     round: int
     actors: int
     policies: PolicySet
@@ -146,7 +146,7 @@ def repeatable(folder: RunDir) -> list[int]:
 
 
 @contextlib.asynccontextmanager
-async def opened(folder: RunDir, job: NitroTrainingJob, round: int) -> AsyncIterator[Probe]:
+async def opened(folder: RunDir, job: ResolvedJob, round: int) -> AsyncIterator[Probe]:
     """The run in `folder` just before its round `round` (from 1). Nothing in the folder is changed.
 
     Raises:

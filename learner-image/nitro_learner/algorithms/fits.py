@@ -112,10 +112,10 @@ def check_sharing(spec: JobSpec, teams: Sequence[Collection[str]], environment: 
         JobInvalid: no two agents of equal spaces learn by one algorithm.
     """
     alike = (sum(agent in team for agent in one.agents) for team in teams for one in environment.classes)
-    if spec.sharing.mode == "never" or any(count > 1 for count in alike):
+    if spec.shared.mode == "never" or any(count > 1 for count in alike):
         return
     message = (
         "needs two agents of equal spaces that learn by one algorithm, and this environment has none; set it "
         "to never"
     )
-    raise JobInvalid([FieldError("spec.sharing.mode", spec.sharing.mode, message)])
+    raise JobInvalid([FieldError("spec.sharing.mode", spec.shared.mode, message)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_api import NitroTrainingJob, resolve_stored
+from nitro_api import ResolvedJob, resolve_stored
 from nitro_learner.run.metrics_file import columns_of, read_metrics, read_numbers
 from nitro_learner.run.rundir import RunDir
 
@@ -42,7 +42,7 @@ class Run:
         return self._folder.path
 
     @property
-    def job(self) -> NitroTrainingJob:
+    def job(self) -> ResolvedJob:
         """The job with every default filled in."""
         return resolve_stored(self._folder.read_job())
 

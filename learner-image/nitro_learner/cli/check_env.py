@@ -29,7 +29,7 @@ from nitro_learner.cli.common import add_set, refused, some_text
 from nitro_learner.cli.exits import BAD_INPUT, DONE, CommandError
 
 if TYPE_CHECKING:
-    from nitro_api import NitroTrainingJob
+    from nitro_api import ResolvedJob
     from nitro_learner.run.checking.report import Report
 
 _ID = re.compile(r".*[-_]v\d+")
@@ -79,7 +79,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _job(given: str, overrides: list[str]) -> NitroTrainingJob:
+def _job(given: str, overrides: list[str]) -> ResolvedJob:
     """The job of a file, or one that names an environment.
 
     Raises:

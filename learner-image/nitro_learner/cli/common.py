@@ -17,7 +17,7 @@ from nitro_learner.cli.exits import BAD_INPUT, FAILED, NO_ROOM, CommandError
 from nitro_learner.run.views.plot_axes import check_suffix
 
 if TYPE_CHECKING:
-    from nitro_api import JobInvalid, NitroTrainingJob
+    from nitro_api import JobInvalid, ResolvedJob
     from nitro_learner.run.rundir import RunDir
 
 
@@ -174,9 +174,7 @@ def refused(head: str, error: JobInvalid) -> CommandError:
     return CommandError("\n".join([head, *(f"  {item}" for item in error.errors)]))
 
 
-def read_job(
-    path: Path, overrides: Sequence[str], begun: Mapping[str, Any] | None = None
-) -> NitroTrainingJob:
+def read_job(path: Path, overrides: Sequence[str], begun: Mapping[str, Any] | None = None) -> ResolvedJob:
     """The job with every default filled in.
 
     Args:
@@ -235,7 +233,7 @@ def checkpoint_of(folder: RunDir, round: int | None, *, best: bool) -> Path | No
     return None if round is None else store.path(round)
 
 
-def read_run(path: Path) -> tuple[RunDir, NitroTrainingJob]:
+def read_run(path: Path) -> tuple[RunDir, ResolvedJob]:
     """A run folder and its job, with actors on this machine whatever backend it was trained with.
 
     Raises:

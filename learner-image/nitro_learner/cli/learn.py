@@ -31,7 +31,7 @@ from nitro_learner.cli import interrupts
 from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
 
 if TYPE_CHECKING:
-    from nitro_api import NitroTrainingJob
+    from nitro_api import ResolvedJob
     from nitro_learner.cluster.job import JobClient
     from nitro_learner.cluster.job_mirror import GrantedActors
     from nitro_learner.cluster.status_reporter import StatusReporter
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
             return _give_up(reporter, "InvalidJob", str(error), BAD_INPUT)
 
 
-def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
+def _learn(job: ResolvedJob, reporter: StatusReporter) -> int:
     from nitro_learner.checkpoints.store import CheckpointError
     from nitro_learner.run.bucket import BucketError, RunBucket
     from nitro_learner.run.rundir import RunDir, RunDirBusy, RunDirError

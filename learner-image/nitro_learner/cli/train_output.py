@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nitro_api import NitroTrainingJob
+    from nitro_api import ResolvedJob
     from nitro_learner.run.rundir import RunDir
     from nitro_learner.run.runs import OpenRun
     from nitro_learner.training.round_report import Outcome
@@ -21,7 +21,7 @@ def command(words: Sequence[str], overrides: Sequence[str], arguments: argparse.
     return shlex.join(["nitro", "train", *words, *sets, *backend])
 
 
-def announce(folder: RunDir, job: NitroTrainingJob, opened: OpenRun) -> None:
+def announce(folder: RunDir, job: ResolvedJob, opened: OpenRun) -> None:
     """Print what is trained, and where."""
     spec, scaling = job.spec, job.spec.scaling
     actors = f"{scaling.min_actors} to {scaling.max_actors}"
@@ -43,9 +43,7 @@ def _begun_with(folder: RunDir) -> str:
     return f"{found['from']} after round {found['round']}"
 
 
-def other_ways(
-    source: str, begun: Mapping[str, Any], job: NitroTrainingJob, arguments: argparse.Namespace
-) -> str:
+def other_ways(source: str, begun: Mapping[str, Any], job: ResolvedJob, arguments: argparse.Namespace) -> str:
     """What to do with a job that a run cannot go on under: train it anew, or from what the run has learned.
 
     Args:

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from nitro_api.algorithms.registry import RECORDS
-from nitro_api.spec.pricing import Pricing
+from nitro_api.spec.pricing import GivenPricing
 from nitro_learner.run.metrics_file import read_metrics
 from nitro_learner.run.policy_files import read_groups
 from nitro_learner.run.rundir import RunDir
@@ -53,7 +53,7 @@ def function_cost(folder: RunDir) -> FunctionCost | None:
     if not rows:
         return None
     job = folder.read_job()
-    price = job["spec"].get("pricing", {}).get("lambdaGBSecond", Pricing().lambda_gb_second) * MEMORY_GB
+    price = job["spec"].get("pricing", {}).get("lambdaGBSecond", GivenPricing().lambda_gb_second) * MEMORY_GB
     seconds = {int(row["round"] or 0): row["seconds_update"] or 0.0 for row in read_metrics(folder.metrics)}
     by_round: dict[int, list[tuple[str, ...]]] = {}
     for round, _, agents in rows:

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nitro_api import NitroTrainingJob
+from nitro_api import ResolvedJob
 from nitro_api.costs.ledger import Ledger, LedgerCorrupt
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, CheckpointStore
 from nitro_learner.run.learner_functions import function_cost
@@ -52,7 +52,7 @@ class OpenRun(Sitting):
 
 def open_run(
     folder: RunDir,
-    job: NitroTrainingJob,
+    job: ResolvedJob,
     *,
     resume: bool,
     run_id: str | None = None,
@@ -146,7 +146,7 @@ def _check_start_over(folder: RunDir) -> None:
         logger.warning("no checkpoint yet: the run starts over, and repeats %d rounds", len(rows))
 
 
-def _ended(folder: RunDir, job: NitroTrainingJob, checkpoint: Checkpoint) -> Progress | None:
+def _ended(folder: RunDir, job: ResolvedJob, checkpoint: Checkpoint) -> Progress | None:
     """Progress of the run at this checkpoint, if its summary says that it ended there and the job does not
     ask for more; else None."""
     summary = folder.read_summary()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nitro_api import JobSpec, NitroTrainingJob
+from nitro_api import JobSpec, ResolvedJob
 from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def deciding(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {path: value for path, value in leaves(spec) if not _is_free(path)}
 
 
-def check_same_schedule(saved: Mapping[str, Any], job: NitroTrainingJob, folder: RunDir) -> None:
+def check_same_schedule(saved: Mapping[str, Any], job: ResolvedJob, folder: RunDir) -> None:
     """Refuse to go on to another number of rounds where the run depends on it. For a job on a cluster there
     is only a warning, because its user may change spec.stop and has no other folder.
 

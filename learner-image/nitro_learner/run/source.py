@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nitro_api import FieldError, JobInvalid, NitroTrainingJob, resolve_stored
+from nitro_api import FieldError, JobInvalid, ResolvedJob, resolve_stored
 from nitro_api.errors import ABSENT
 from nitro_api.rules.resume_rules import differences
 from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, load
@@ -52,9 +52,7 @@ class Start:
         return cls(text if text.startswith("s3://") else str(Path(place).resolve()), f"{option}{place}")
 
 
-def begin_with(
-    folder: RunDir, job: NitroTrainingJob, source: str | None, start: Start | None
-) -> Source | None:
+def begin_with(folder: RunDir, job: ResolvedJob, source: str | None, start: Start | None) -> Source | None:
     """What a run without a checkpoint begins with; None where it begins anew.
 
     A run that was stopped before its first checkpoint finds in its folder what it was started with.
@@ -80,7 +78,7 @@ def begin_with(
     return found
 
 
-def read_source(place: str | None, job: NitroTrainingJob, folder: RunDir, named: str = RESUME_FROM) -> Source:
+def read_source(place: str | None, job: ResolvedJob, folder: RunDir, named: str = RESUME_FROM) -> Source:
     """Another run's policies, without replayed data.
 
     Args:
@@ -112,7 +110,7 @@ def read_source(place: str | None, job: NitroTrainingJob, folder: RunDir, named:
         return _read(found, job, named, file)
 
 
-def take_run(place: str | None, job: NitroTrainingJob, folder: RunDir) -> None:
+def take_run(place: str | None, job: ResolvedJob, folder: RunDir) -> None:
     """Copy another run, which must be of the same job, into the folder of the run that starts.
 
     The checkpoints come last: a folder that has one has all of the run.
@@ -153,7 +151,7 @@ def take_run(place: str | None, job: NitroTrainingJob, folder: RunDir) -> None:
 
 
 @contextlib.contextmanager
-def _copied(place: str, job: NitroTrainingJob, copy: Path) -> Iterator[RunDir]:
+def _copied(place: str, job: ResolvedJob, copy: Path) -> Iterator[RunDir]:
     """A copy of a run, in a folder that is removed at the end."""
     run = RunDir(copy)
     try:
@@ -195,7 +193,7 @@ def former_run(folder: RunDir, job: str, bucket: RunBucket | None = None) -> str
     return max(former, key=lambda name: newest[name], default=None)
 
 
-def _provided(place: str | None, job: NitroTrainingJob, folder: RunDir) -> str:
+def _provided(place: str | None, job: ResolvedJob, folder: RunDir) -> str:
     if place is None and job.metadata.uid is None:
         raise RunDirError(
             "spec.resumeFrom starts a run on a cluster only. On this machine, a run begins with the policies "
@@ -210,7 +208,7 @@ def _provided(place: str | None, job: NitroTrainingJob, folder: RunDir) -> str:
     return place
 
 
-def _read(run: RunDir, job: NitroTrainingJob, named: str, file: Path | None = None) -> Source:
+def _read(run: RunDir, job: ResolvedJob, named: str, file: Path | None = None) -> Source:
     """Read a file of a run, or its newest checkpoint."""
     store = CheckpointStore(run.checkpoints, keep_last=1)
     if file is None and not store.rounds():
@@ -223,13 +221,13 @@ def _read(run: RunDir, job: NitroTrainingJob, named: str, file: Path | None = No
     return Source(named, checkpoint.state, checkpoint.round)
 
 
-def _without_checkpoint(named: str, job: NitroTrainingJob) -> JobInvalid:
+def _without_checkpoint(named: str, job: ResolvedJob) -> JobInvalid:
     where, anew = f" ({_named(job)})" if named == RESUME_FROM else "", ", in a new job"
     message = f"has no checkpoint{where}; name a run that has one{anew if where else ''}"
     return JobInvalid([FieldError(named, ABSENT, message)])
 
 
-def _named(job: NitroTrainingJob) -> str:
+def _named(job: ResolvedJob) -> str:
     """How the job names the other run."""
     source = job.spec.resume_from
     given = source.to_dict() if source is not None else {}

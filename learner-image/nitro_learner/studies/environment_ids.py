@@ -16,7 +16,8 @@ from pathlib import Path
 
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines import ale
-from nitro_api import FieldError, JobSpec
+from nitro_api import FieldError
+from nitro_api.spec.job import GivenSpec
 from nitro_learner.studies import agents_ids
 
 PATH = "spec.environment.id"
@@ -24,7 +25,7 @@ _ATARI = "ALE/"
 _VERSION = re.compile(r"-v\d+$")
 
 
-def mistakes(spec: JobSpec) -> list[FieldError]:
+def mistakes(spec: GivenSpec) -> list[FieldError]:
     """Mistakes in an id that the actors do not know either.
 
     Such an id names a game that does not exist, or it is nearly a known id and the job names no actor image
@@ -46,7 +47,7 @@ def mistakes(spec: JobSpec) -> list[FieldError]:
     return [FieldError(PATH, id, f"must be an id that gymnasium knows; {remedy}")]
 
 
-def doubts(spec: JobSpec) -> list[str]:
+def doubts(spec: GivenSpec) -> list[str]:
     """A sentence for an id that is not registered here, but may be registered where the actors run."""
     id = spec.environment.id
     if spec.environment.entry_point is not None or id is None or id.startswith(_ATARI):
@@ -120,7 +121,7 @@ def _nearest(id: str) -> str | None:
     return versions[close[0]] if close else None
 
 
-def _own_image(spec: JobSpec) -> bool:
+def _own_image(spec: GivenSpec) -> bool:
     """Whether the actors run in an image that the job names."""
     function = spec.backend.lambda_
     return spec.actor.image is not None or (function is not None and function.image is not None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nitro_api import NitroTrainingJob, load_job, resolve
+from nitro_api import ResolvedJob, load_job, resolve
 from nitro_api.resolution.episodes import keep_rollout
 from nitro_api.resolution.resolve import keep_rate, keep_scaler
 from nitro_learner.algorithms import availability
@@ -24,7 +24,7 @@ def backend_overrides(backend: str) -> list[str]:
 
 def resolved_job(
     source: Any, overrides: Sequence[str], begun: Mapping[str, Any] | None = None
-) -> NitroTrainingJob:
+) -> ResolvedJob:
     """The job with every default filled in.
 
     Args:

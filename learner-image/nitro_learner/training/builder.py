@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nitro_api import JobSpec, NitroTrainingJob
+from nitro_api import JobSpec, ResolvedJob
 from nitro_api.spec.lambda_backend import LambdaBackendSpec
 from nitro_learner.algorithms import registry
 from nitro_learner.backends.base import ActorBackend
@@ -47,7 +47,7 @@ class Sitting:
         source: another run, with whose policies the start begins.
     """
 
-    job: NitroTrainingJob
+    job: ResolvedJob
     id: str
     checkpoints: CheckpointStore
     checkpoint: Checkpoint | None = None

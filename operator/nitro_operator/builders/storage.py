@@ -13,7 +13,7 @@ CHECKPOINT_MOUNT = "/checkpoints"
 def checkpoint_claim(view: JobView) -> Object | None:
     """The job's own claim; None if the job names one or has a bucket. It outlives the job unless `retain` is
     false."""
-    volume = view.spec.learner.checkpoint.pvc
+    volume = view.spec.learner.checkpoint.volume
     if view.spec.learner.checkpoint.s3 is not None or volume.claim_name is not None:
         return None
     spec: Object = {
@@ -33,7 +33,7 @@ def checkpoint_claim(view: JobView) -> Object | None:
 
 
 def claim_name(view: JobView) -> str:
-    return view.spec.learner.checkpoint.pvc.claim_name or names.checkpoint_claim(view.name)
+    return view.spec.learner.checkpoint.volume.claim_name or names.checkpoint_claim(view.name)
 
 
 def checkpoint_volume(view: JobView) -> Object | None:

@@ -6,7 +6,7 @@ import copy
 import hashlib
 from typing import Any
 
-from nitro_api import NitroTrainingJob, load_job, resolve
+from nitro_api import ResolvedJob, load_job, resolve
 from nitro_api.errors import ABSENT
 from nitro_api.loading.job_file import set_field
 from nitro_api.schema.wording import value_at
@@ -34,7 +34,7 @@ def object_name(identity: str, run: PlannedRun) -> str:
     return f"{words}-{digits(identity, str(run.folder))}"
 
 
-def manifest(experiment: Experiment, run: PlannedRun, job: NitroTrainingJob, identity: str) -> dict[str, Any]:
+def manifest(experiment: Experiment, run: PlannedRun, job: ResolvedJob, identity: str) -> dict[str, Any]:
     """The object that is applied.
 
     Args:

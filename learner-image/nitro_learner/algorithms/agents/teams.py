@@ -34,8 +34,8 @@ def make_teams(spec: JobSpec, environment: DescribedEnvironment) -> list[Team]:
             seed=spec.seed,
             rounds=spec.stop.rounds,
             reward="team" if spec.algorithm.team_reward else "own",
-            group_batch=spec.sharing.group_batch,
-            agent_ids=spec.sharing.mode == "always",
+            group_batch=spec.shared.group_batch,
+            agent_ids=spec.shared.mode == "always",
         )
 
     return [team(agents, chosen) for chosen, agents in teams_of(spec.algorithm, environment.agents)]

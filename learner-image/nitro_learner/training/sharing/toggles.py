@@ -140,7 +140,7 @@ class Sharing:
         self._mode = self._make_mode()
 
     def _make_mode(self) -> Mode:
-        sharing, rounds = self._spec.sharing, self._spec.stop.rounds
+        sharing, rounds = self._spec.shared, self._spec.stop.rounds
         if not self._policies.teams():  # of a single agent
             return Static()
         if sharing.mode in ("dynamic", "random-base"):
@@ -195,7 +195,7 @@ class Sharing:
             after = {}
             for pool in self._pools:
                 for members in await self._partition(pool, round, times, fragments, distances):
-                    if self._spec.sharing.mode == "random-base":
+                    if self._spec.shared.mode == "random-base":
                         base, why = str(drawn.choice(members)), "drawn at random"
                     else:
                         base, why = grouping.base(members, own, returns)
@@ -240,7 +240,7 @@ class Sharing:
         seed = [_GROUPS, self._spec.seed, round, self._pools.index(pool)]
         if count == 1:
             found = [[0]]
-        elif self._spec.sharing.mode == "random-toggle":
+        elif self._spec.shared.mode == "random-toggle":
             found = grouping.random_groups(count, wanted, seed)
         else:
             compare = partial(self._distances, pool, round, fragments)
@@ -250,7 +250,7 @@ class Sharing:
 
     def _distances(self, pool: Pool, round: int, fragments: Sequence[Fragment]) -> NDArray[np.float64]:
         lived = [similarity.lived_rows(fragments, pool.kind, agent) for agent in pool.agents]
-        if self._spec.sharing.similarity == "kde":
+        if self._spec.shared.similarity == "kde":
             for agent, rows in zip(pool.agents, lived, strict=True):
                 if len(rows["actions"]) <= similarity.COMPONENTS:
                     message = (

@@ -13,9 +13,9 @@ import pytest
 from nitro_api import Ledger, RoundCost
 from nitro_api.costs.ledger import LedgerCorrupt
 from nitro_api.costs.prices import serverless_cost
-from nitro_api.spec.pricing import Pricing
+from nitro_api.spec.pricing import GivenPricing
 
-PRICING = Pricing(pod_gb_second=1.66667e-5, actor_memory_gb=1.0, vm_count=1)
+PRICING = GivenPricing(pod_gb_second=1.66667e-5, actor_memory_gb=1.0, vm_count=1)
 
 
 def test_the_ledger_sums_costs_and_survives_its_process(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nitro_api.costs.prices import billed_seconds, learner_cost, pod_cost, serverless_cost, vm_cost
-from nitro_api.spec.pricing import Pricing
+from nitro_api.spec.pricing import GivenPricing
 
-PRICING = Pricing(pod_gb_second=1.66667e-5, actor_memory_gb=1.0, vm_count=1)
+PRICING = GivenPricing(pod_gb_second=1.66667e-5, actor_memory_gb=1.0, vm_count=1)
 
 
 def test_the_vm_formula_over_a_run_equals_the_analytic_sum() -> None:
@@ -31,7 +31,7 @@ def test_the_serverless_formula_over_a_run_equals_the_analytic_sum() -> None:
 
 
 def test_provisioned_concurrency_is_paid_idle_and_makes_invocations_cheaper() -> None:
-    idle = serverless_cost(Pricing(actor_memory_gb=64.0), 3600.0, [], provisioned=1)
+    idle = serverless_cost(GivenPricing(actor_memory_gb=64.0), 3600.0, [], provisioned=1)
     assert idle.actors == pytest.approx(0.96, rel=1e-3)
     assert serverless_cost(PRICING, 3600.0, [], provisioned=64).actors == pytest.approx(0.96, rel=1e-3)
     some = serverless_cost(PRICING, 0.0, [1.0, 1.0, 1.0], provisioned=2).actors
@@ -57,7 +57,7 @@ def test_waves_run_under_the_provisioned_concurrency_that_is_free_again(
 
 
 def test_pods_are_paid_by_their_life() -> None:
-    assert pod_cost(Pricing(pod_gb_second=1e-5), 500.0) == pytest.approx(5e-3)
+    assert pod_cost(GivenPricing(pod_gb_second=1e-5), 500.0) == pytest.approx(5e-3)
     assert learner_cost(PRICING, 3600.0) == 3.06
 
 

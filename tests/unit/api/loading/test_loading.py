@@ -12,12 +12,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nitro_api import FieldError, JobInvalid, JobSpec, load_job
+from nitro_api import FieldError, JobInvalid, load_job
 from nitro_api.errors import ABSENT
 from nitro_api.loading import yamlfile
 from nitro_api.loading.job_file import names_at
 from nitro_api.schema.openapi import Schema, job_schema
 from nitro_api.schema.wording import Location
+from nitro_api.spec.job import GivenSpec
 
 ROOT = Path(__file__).parents[4]
 WRONG = yaml.safe_load(Path(__file__).with_name("wrong_jobs.yaml").read_text())
@@ -309,7 +310,7 @@ def test_wrong_overrides_are_mistakes_like_others(override: str, expected: str) 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_example_is_valid(path: Path) -> None:
-    assert isinstance(load_job(path).spec, JobSpec)
+    assert isinstance(load_job(path).spec, GivenSpec)
 
 
 VALUES = st.recursive(

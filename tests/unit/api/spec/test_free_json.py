@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nitro_api import FieldError, JobInvalid, load_job
+from nitro_api import FieldError, JobInvalid, load_job, resolve
 from nitro_api.spec.free_json import MAX_BYTES, MAX_CHARACTERS, MAX_ENTRIES, MAX_KEYS, MAX_LEVELS
 
 SENTENCE = (
@@ -109,7 +109,7 @@ def test_arguments_that_overflow_an_environment_variable_are_refused() -> None:
         texts = ["x" * 30_000] * 4
         return {"k": [*texts, "x" * (size - len(json.dumps({"k": [*texts, ""]})))]}
 
-    kept = load_job(job(kwargs=kwargs(MAX_BYTES)))
+    kept = resolve(load_job(job(kwargs=kwargs(MAX_BYTES))))
     variable = "NITRO_ENVIRONMENT=" + json.dumps(kept.spec.environment.to_actor(), sort_keys=True)
     subprocess.run(["/bin/true"], env=dict([variable.split("=", 1)]), check=True)
     (error,) = mistakes(job(kwargs=kwargs(MAX_BYTES + 1024)))

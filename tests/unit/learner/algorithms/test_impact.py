@@ -15,7 +15,7 @@ from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
-from nitro_api.spec.scaling import Scaling
+from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.algorithms.base import OffPolicyLearner, OnPolicyLearner
 from nitro_learner.algorithms.impact.learning import Impact, denominator
 from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, gradients, terms
@@ -355,7 +355,7 @@ def test_it_learns_from_images() -> None:
     assert algorithm.replay()
     surrogate = algorithm.end_round(1)[DEFAULT_POLICY].surrogate
     assert not torch.equal(parameters(algorithm), before)
-    assert Detector(Scaling(), 0, 100).measure(surrogate, 1).ratio is not None
+    assert Detector(GivenScaling(), 0, 100).measure(surrogate, 1).ratio is not None
 
 
 def test_a_state_of_ppo_is_refused() -> None:

@@ -16,7 +16,7 @@ from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import JobInvalid, load_job, resolve
-from nitro_api.spec.scaling import Scaling
+from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.algorithms.impact.learning import Impact
 from nitro_learner.algorithms.ppo.gradient import PpoGradient
 from nitro_learner.algorithms.ppo.learning import Ppo
@@ -151,7 +151,7 @@ def test_rounds_go_on_and_have_a_boosting_ratio(kind: str, name: str, memory: bo
             result = algorithm.update([fragment], round)[DEFAULT_POLICY]
         assert 0 < result.stats["entropy"] < np.log(SIZES[kind]).sum()
         assert np.isfinite(list(result.stats.values())).all()
-        assert Detector(Scaling(), 0, 64).measure(result.surrogate, round).ratio is not None
+        assert Detector(GivenScaling(), 0, 64).measure(result.surrogate, round).ratio is not None
         assert gradient_noise(result.surrogate.trajectories("total")) is not None
 
 

@@ -26,7 +26,7 @@ from botocore.credentials import ReadOnlyCredentials, RefreshableCredentials
 from nitro_actor import parcel
 from nitro_actor.protocol.request import Request
 from nitro_api.rules import payload_rules
-from nitro_api.spec.lambda_backend import LambdaBackendSpec
+from nitro_api.spec.lambda_backend import GivenLambdaBackend
 from nitro_learner.backends import lambda_errors, lambda_report
 from nitro_learner.backends.base import FatalError, RetryableError
 from nitro_learner.backends.cache.memory_cache import MemoryCache
@@ -294,7 +294,7 @@ async def test_waiting_for_credentials_is_no_invocation(monkeypatch: pytest.Monk
     """Nothing was sent to Lambda, so nothing may be billed, and the message is about the credentials."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKID")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    settings = LambdaBackendSpec(function_name="nitro", region="us-east-2", manage=False)
+    settings = GivenLambdaBackend(function_name="nitro", region="us-east-2", manage=False)
     backend = LambdaBackend(settings, "x", envs=1, limit=1)
     backend.open_cache("run")
     await backend._client.open()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from learner_support import HOPPER, fragment, job, learner_of
 from nitro_actor.protocol.weights import DEFAULT_POLICY
-from nitro_api.spec.scaling import Scaling
+from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Coefficients, Samples
@@ -68,7 +68,7 @@ class Quadratic:
 
 
 def detector(transitions: int = 64, seed: int = 0, **scaling: object) -> Detector:
-    return Detector(Scaling.model_validate(scaling), seed, transitions)
+    return Detector(GivenScaling.model_validate(scaling), seed, transitions)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_ratio1_is_indifferent_to_a_shift_of_the_advantages() -> None:
 
 def test_the_ratio_of_a_ppo_round_is_that_of_the_dense_hessian() -> None:
     _, result = ppo()
-    measurement = Detector(Scaling(), 0, 256).measure(result.surrogate, 1)
+    measurement = Detector(GivenScaling(), 0, 256).measure(result.surrogate, 1)
     spectrum = torch.linalg.eigvalsh(dense(result.surrogate.function("clip", torch.arange(256))).double())
     assert measurement.lambda_min == pytest.approx(spectrum[0].item(), rel=5e-3)
     assert measurement.lambda_max == pytest.approx(spectrum[-1].item(), rel=5e-3)
@@ -306,8 +306,8 @@ def test_the_hessian_of_several_whole_numbers_is_that_of_finite_differences(
 def test_measuring_leaves_the_algorithm_as_it_was() -> None:
     algorithm, result = ppo("tuned")
     before, again = algorithm.network.flat.clone(), ppo("tuned")[0]
-    first = Detector(Scaling(), 0, 256).measure(result.surrogate, 1)
-    assert Detector(Scaling(), 0, 256).measure(result.surrogate, 1).ratio == first.ratio
+    first = Detector(GivenScaling(), 0, 256).measure(result.surrogate, 1)
+    assert Detector(GivenScaling(), 0, 256).measure(result.surrogate, 1).ratio == first.ratio
     assert torch.equal(algorithm.network.flat, before)
     following = [fragment(slot, seed=1) for slot in range(4)]
     algorithm.update(following, 2)

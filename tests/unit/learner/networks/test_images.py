@@ -17,7 +17,7 @@ from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY, WeightsContainer
 from nitro_api.spec.network import ConvLayer, ImageTooSmall, image_sizes
-from nitro_api.spec.scaling import Scaling
+from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.algorithms.base import OnPolicyLearner
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.boosting.detector import Detector
@@ -188,7 +188,7 @@ def test_the_ratio_of_a_round_is_that_of_the_dense_hessian() -> None:
         for g in torch.cat([g.flatten() for g in grads])
     ]
     spectrum = torch.linalg.eigvalsh(torch.stack(rows).double())
-    measurement = Detector(Scaling(), 0, 96).measure(result.surrogate, 1)
+    measurement = Detector(GivenScaling(), 0, 96).measure(result.surrogate, 1)
     assert measurement.lambda_min == pytest.approx(spectrum[0].item(), rel=1e-2)
     assert measurement.lambda_max == pytest.approx(spectrum[-1].item(), rel=1e-2)
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from nitro_api.spec.pricing import Pricing
+from nitro_api.spec.pricing import GivenPricing
 from nitro_api.spec.scaling import Scaling
 from nitro_learner.studies import profiling
 from nitro_learner.studies.profiling import Measured
 
-PRICING = Pricing(lambda_gb_second=2e-5, lambda_request=1e-6, pod_gb_second=1e-5, actor_memory_gb=1.0)
+PRICING = GivenPricing(lambda_gb_second=2e-5, lambda_request=1e-6, pod_gb_second=1e-5, actor_memory_gb=1.0)
 MEASURED = Measured(
     peak_bytes=80 * 2**20, start_seconds=0.5, steps=500, seconds=0.3, core_seconds=0.25, rollouts=10
 )
@@ -43,5 +43,5 @@ def test_pods_ask_for_a_core_and_the_peak_with_room() -> None:
 
 @pytest.mark.parametrize(("most", "expected"), [(1, 1), (8, 1), (15, 1), (24, 3), (64, 8), (4096, 32)])
 def test_the_largest_round_is_about_eight_pods(most: int, expected: int) -> None:
-    scaling = Scaling(scaler="nitro", min_actors=1, max_actors=most, initial_actors=1, decay=0.9)
+    scaling = Scaling(scaler="nitro", min_actors=1, max_actors=most, initial_actors=1, decay=0.9, window=6)
     assert profiling.per_pod(scaling) == expected

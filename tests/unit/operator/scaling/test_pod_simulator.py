@@ -12,7 +12,7 @@ from pod_simulator import Place, Simulation, TraceRound, oracle, read_trace
 
 TRACES = Path(__file__).parents[3] / "data" / "request-traces"
 PLACE = Place(start=4.0, start_each=0.0, drain=6.0, drain_each=0.0, slot=1.0)
-RANGE = Scaling(scaler="nitro", min_actors=1, max_actors=64, initial_actors=1, decay=1.0)
+RANGE = Scaling(scaler="nitro", min_actors=1, max_actors=64, initial_actors=1, decay=1.0, window=6)
 
 
 def follow(demand: Demand, held: int, times: PodTimes) -> Holding:  # noqa: ARG001
@@ -64,7 +64,12 @@ def test_the_rule_on_the_requests_of_real_runs(path: Path) -> None:
     scaler, _, decay = path.stem.partition("-decay-")
     low, high = (24, 24) if scaler == "fixed" else (8, 64)
     scaling = Scaling(
-        scaler=scaler, min_actors=low, max_actors=high, initial_actors=low, decay=float(decay or 0.995)
+        scaler=scaler,
+        min_actors=low,
+        max_actors=high,
+        initial_actors=low,
+        decay=float(decay or 0.995),
+        window=6,
     )
     trace = read_trace(path)
     found, best = Simulation(trace, place, scaling, hold).run(), oracle(trace, place)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from agents_support import agent_class, agents_fragment, team
 from nitro_api.spec.network import Recurrent
-from nitro_api.spec.scaling import Scaling
+from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import GradientNoise, gradient_noise
@@ -135,14 +135,14 @@ def test_the_detector_draws_transitions_of_living_agents(recurrent: bool) -> Non
         assert alive < surrogate.size == ROWS
         assert len(surrogate.drawable) == alive
         assert surrogate.samples.weights[surrogate.drawable].all()
-        detector = Detector(Scaling(), 0, 20)
+        detector = Detector(GivenScaling(), 0, 20)
         assert len(detector.look(surrogate, 1)[0]) == min(alive, 20)
         assert (detector.measure(surrogate, 1).ratio is None) == (alive == 0)
 
 
 def test_the_detector_measures_each_policy_at_its_new_parameters() -> None:
     learner, found = surrogates("mappo", masked=True)
-    measured = {name: Detector(Scaling(), 0, 40).measure(one, 1) for name, one in found.items()}
+    measured = {name: Detector(GivenScaling(), 0, 40).measure(one, 1) for name, one in found.items()}
     assert len({m.lambda_max for m in measured.values()}) == 3
     assert all(m.ratio is not None and m.lambda_max > m.lambda_min for m in measured.values())
     after = learner.state_dict()["policies"]

@@ -14,7 +14,7 @@ from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import FragmentContainer
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api import load_job, resolve
-from nitro_api.spec.scaling import Scaling
+from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.api.policy import TrainedPolicy
@@ -74,7 +74,7 @@ def test_the_best_returns_are_found(kind: str, name: str) -> None:
     returns = play.evaluate(play.policy(last), seed=1, episodes=40, max_steps=10)["episode_returns"]
     assert returns.mean() > 4.8
     for result in results.values():
-        assert Detector(Scaling(), 0, 64).measure(result.surrogate, 25).ratio is not None
+        assert Detector(GivenScaling(), 0, 64).measure(result.surrogate, 25).ratio is not None
 
     policy = TrainedPolicy(policies.played(described), 25, seed=0)
     rows = {agent: environment.frames["a"][:, i] for i, agent in enumerate(policy.agents)}
@@ -102,7 +102,7 @@ def test_masks_leave_each_number_its_allowed_values(kind: str, numbers: int) -> 
     np.testing.assert_allclose(rewards.min(), 1 - 1 / numbers)
     assert rewards.max() == 1
     for result in policies.update([fragment], 1).values():
-        assert Detector(Scaling(), 0, 64).measure(result.surrogate, 1).ratio is not None
+        assert Detector(GivenScaling(), 0, 64).measure(result.surrogate, 1).ratio is not None
         assert 0 < result.stats["entropy"] < np.log(3) + 1e-6, "only the first number is left to chance"
     after = WeightsContainer("run", 1, policies.weights(), policies.agents)
     later = sampled(environment, after, 1)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from agents_support import agent_class, agents_fragment, team
-from nitro_api.spec.scaling import Scaling
+from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.q_learning.learning import QLearner
 from nitro_learner.boosting.detector import Detector, curvature
@@ -107,7 +107,7 @@ def test_the_detector_draws_transitions_in_which_somebody_acted(algorithm: str, 
         surrogate, alive = result.surrogate, int(lives[policy if algorithm == "iql" else "team"].sum())
         assert alive < surrogate.size == 30
         assert len(surrogate.drawable) == alive
-        detector = Detector(Scaling(), 0, 8)
+        detector = Detector(GivenScaling(), 0, 8)
         assert len(detector.look(surrogate, 1)[0]) == min(alive, 8)
         assert (detector.measure(surrogate, 1).ratio is None) == (alive == 0)
 

@@ -11,7 +11,7 @@ from actor_support import environment, policies_of, rollout
 from learner_support import job, learner_of
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
-from nitro_api.spec.scaling import Scaling
+from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import NoiseMeter
 from nitro_learner.boosting.surrogate import Function
@@ -64,7 +64,7 @@ def dense(function: Function) -> torch.Tensor:
 def test_the_ratio_of_a_round_is_that_of_the_dense_hessian() -> None:
     surrogate = updated().surrogate
     spectrum = torch.linalg.eigvalsh(dense(surrogate.function("clip", torch.arange(ROWS))))
-    measured = Detector(Scaling(), 0, ROWS).measure(surrogate, 1)
+    measured = Detector(GivenScaling(), 0, ROWS).measure(surrogate, 1)
     assert measured.lambda_min == pytest.approx(spectrum[0].item(), rel=1e-2)
     assert measured.lambda_max == pytest.approx(spectrum[-1].item(), rel=1e-2)
 
@@ -94,6 +94,6 @@ def test_noise_is_measured_over_sequences_of_the_policy_that_sampled() -> None:
     function = surrogate.trajectories("ratio1").mean
     assert len(function.terms) == 4
     assert value(function) == pytest.approx(0, abs=1e-5)  # standardised advantages
-    measured = NoiseMeter(Scaling(), ROWS).measure(surrogate)
+    measured = NoiseMeter(GivenScaling(), ROWS).measure(surrogate)
     assert measured.noise is not None
     assert measured.noise.noise > 0
