@@ -169,7 +169,11 @@ def targets_one_by_one(
 
 def doubled(surrogate: TdSurrogate) -> TdSurrogate:
     """The same objective in float64, with steps so small that they cross no kink of Huber, ReLU or abs."""
-    return replace(_in_float64(surrogate), played=[_in_float64(one) for one in surrogate.played])
+    played = [
+        replace(_in_float64(one), steps=replace(_in_float64(one.steps), memory=_in_float64(one.steps.memory)))
+        for one in surrogate.played
+    ]
+    return replace(_in_float64(surrogate), played=played)
 
 
 def hessian_products(function: Function) -> tuple[Tensor, Tensor]:
@@ -194,7 +198,9 @@ def hessian_products(function: Function) -> tuple[Tensor, Tensor]:
 
 
 def _in_float64(one: Any) -> Any:
-    """A dataclass with all its floating-point tensors in float64; its leaves stay leaves."""
+    """A dataclass, or None, with all its floating-point tensors in float64; its leaves stay leaves."""
+    if one is None:
+        return None
     changed = {}
     for field in fields(one):
         value = getattr(one, field.name)

@@ -14,18 +14,17 @@ from agents_support import agents_fragment, team
 from nitro_actor.protocol.agents import AgentClass
 from nitro_api.spec.network import Recurrent
 from nitro_learner.algorithms.q_learning.learning import QLearner
-from nitro_learner.algorithms.recurrent_q.learning import RecurrentQLearner
 from nitro_learner.data.batch import Fragment
 
 SIZE = 5
 """H, which no length of a fragment here divides."""
 
 
-def learner_of(*classes: AgentClass, **fields: Any) -> RecurrentQLearner:
+def learner_of(*classes: AgentClass, **fields: Any) -> QLearner:
     """A learner with a memory; see `team` for the arguments."""
     made = team(*classes, **({"hidden": (6,), "reward": "team"} | fields))
     made.network.recurrent = Recurrent(hidden_size=SIZE)
-    return RecurrentQLearner(made)
+    return QLearner(made)
 
 
 def remembering(*classes: AgentClass, seed: int = 0, **fields: Any) -> Fragment:

@@ -29,9 +29,6 @@ RLlib's are in a package of their own, which names them by entry points of the g
 
 RECURRENT = {
     "ppo": "multi_ppo.one_agent:RecurrentPpo",
-    "iql": "recurrent_q.learning:RecurrentQLearner",
-    "vdn": "recurrent_q.learning:RecurrentQLearner",
-    "qmix": "recurrent_q.learning:RecurrentQLearner",
 }
 """The classes of those that have another one where their networks remember."""
 

@@ -13,28 +13,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn import functional
 
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
-from nitro_api.algorithms.q_learning import QLearningHyperparameters
 from nitro_learner.algorithms.actor_critic import annealed, stream
 from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.agents.policy_network import description, input_size, inputs
 from nitro_learner.algorithms.agents.stacked_adam import AdamState
 from nitro_learner.algorithms.agents.team import Team, TeamMisfit
 from nitro_learner.algorithms.base import UpdateResult, check_network
-from nitro_learner.algorithms.q_learning.batch import Reader
-from nitro_learner.algorithms.q_learning.lanes import Lanes, lanes_of
-from nitro_learner.algorithms.q_learning.learned import Learned
+from nitro_learner.algorithms.q_learning.learned import Learned, PolicyStack
+from nitro_learner.algorithms.q_learning.memory.model import RecurrentModel
 from nitro_learner.algorithms.q_learning.mixers import mixer_of
-from nitro_learner.algorithms.q_learning.network import UNAVAILABLE, ActionValues, QNetwork
-from nitro_learner.algorithms.q_learning.policies import PolicyStack
-from nitro_learner.algorithms.q_learning.rewards import units_of
-from nitro_learner.algorithms.q_learning.round_result import results_of
-from nitro_learner.algorithms.q_learning.training import QTrainer
-from nitro_learner.algorithms.q_learning.transitions import Columns, Rows, positions_of, rows_of
+from nitro_learner.algorithms.q_learning.model import FeedForward
+from nitro_learner.algorithms.q_learning.network import UNAVAILABLE
+from nitro_learner.algorithms.q_learning.surrogate import results_of
+from nitro_learner.algorithms.q_learning.training import Trainer
+from nitro_learner.algorithms.q_learning.transitions import Rows, Shape, columns_of, positions_of, rows_of
 from nitro_learner.algorithms.replay.buffer import Debt, ReplayBuffer
 from nitro_learner.data.batch import Fragment
 
@@ -43,7 +39,7 @@ _INITIAL, _MIXER, _DRAWS = range(3)
 
 
 class QLearner:
-    """IQL, VDN and QMIX. See `SharingLearner` for the interface."""
+    """IQL, VDN and QMIX, whatever the networks. See `SharingLearner` for the interface."""
 
     def __init__(self, team: Team, device: str = "cpu") -> None:
         """
@@ -55,30 +51,23 @@ class QLearner:
             TypeError: the settings are not a Q-learner's.
             TeamMisfit: the actions of a class are not discrete.
         """
-        if not isinstance(team.settings, QLearningHyperparameters):
-            raise TypeError(f"{team.algorithm} has no settings of a Q-learner")
-        self._team, self._settings, self._device = team, team.settings, device
+        self._model = (RecurrentModel if team.network.recurrent else FeedForward)(team)
+        self._team, self._settings, self._device = team, self._model.settings, device
         self._classes = {one.name: one for one in team.classes if positions_of(team)[one.name]}
         self._mixer = mixer_of(team)
-        self._columns = Columns.of(team, joint=self._mixer.joint)
+        self._columns = columns_of(team, joint=self._mixer.joint)
         self._replay = ReplayBuffer(
-            team.settings.buffer_size,
+            self._settings.buffer_size,
             len(self._columns),
-            alpha=team.settings.priority_alpha,
-            epsilon=team.settings.priority_epsilon,
-        )
-        self._reader = Reader(
-            {one.name: len(one.agents) for one in team.classes},
-            joint=self._mixer.joint,
-            agent_ids=team.agent_ids,
-            device=device,
+            alpha=self._settings.priority_alpha,
+            epsilon=self._settings.priority_epsilon,
         )
         self._groups = Groups.initial(team)
-        initial = self._mixer.initial(self._generator(_MIXER, self._first)).to(device)
         self._learned = Learned(
             {name: self._fresh(one) for name, one in self._classes.items()},
-            initial,
-            team.settings.adam_epsilon,
+            self._mixer,
+            self._mixer.initial(self._generator(_MIXER, self._first)).to(device),
+            self._settings.adam_epsilon,
         )
         self._env_steps = 0
         self._debt = Debt()
@@ -129,11 +118,11 @@ class QLearner:
         """
         s = self._settings
         rows = self._rows(fragments)
-        self._replay.append(rows.arrays, self._drawable(rows))
+        self._replay.append(rows.arrays, rows.drawable)
         self._check_acted()
         sampled = sum(int(fragment.tensors["terminated"].size) for fragment in fragments)
         self._env_steps += sampled
-        trainer = self._trainer(fragments)
+        trainer = self._trainer(rows.shape)
         steps = self._debt.due(sampled, s.replay_ratio, trainer.transitions)
         rate = annealed(s, round, self._team.rounds)
         rng = np.random.default_rng([self._team.seed, _DRAWS, round, self._first])
@@ -163,16 +152,11 @@ class QLearner:
         """See `SharingLearner`."""
         one = self._groups.class_of(self._groups.agents[agents[0]])
         stack = self._learned.stacks[one.name]
-        network = stack.network
-        if not isinstance(network, QNetwork):
-            raise NotImplementedError(
-                "policies with a memory never change their agents: the job's rules refuse it"
-            )
         logs = []
         for agent in agents:
             row = stack.names.index(self._groups.agents[agent])
             seen = torch.from_numpy(inputs(self._team, one, agent, observations)).to(self._device)
-            values = network(stack.parameters[row : row + 1], seen[None])[0].double()
+            values = stack.network.first_values(stack.parameters[row : row + 1], seen[None])[0].double()
             mask = torch.ones_like(values, dtype=torch.bool)
             if available is not None:
                 mask = torch.from_numpy(available).to(self._device)
@@ -212,35 +196,15 @@ class QLearner:
 
     def _rows(self, fragments: Sequence[Fragment]) -> Rows:
         """A round's rows."""
-        return rows_of(fragments, self._team, self._columns, state=self._mixer.sees_state)
+        rows = rows_of(fragments, self._team, self._columns, state=self._mixer.sees_state)
+        return self._model.prepared(rows, fragments)
 
-    def _drawable(self, rows: Rows) -> NDArray[np.bool_]:
-        """The rows of a round that can be drawn, bool [n, K]."""
-        return rows.learnable
-
-    def _trainer(self, fragments: Sequence[Fragment]) -> QTrainer:  # noqa: ARG002
-        """The gradient steps of a round."""
-        units = units_of(self._settings, self._replay.arrays, self._replay.drawable)
-        return QTrainer(
-            self._settings, self._mixer, self._replay, self._reader, self._learned, self._lanes(), units
-        )
-
-    def _lanes(self) -> dict[str, Lanes]:
-        """The lanes of a gradient step, by class."""
-        return {
-            name: lanes_of(
-                self._team,
-                self._groups,
-                self._classes[name],
-                stack.names,
-                joint=self._mixer.joint,
-                device=self._device,
-            )
-            for name, stack in self._learned.stacks.items()
-        }
+    def _trainer(self, shape: Shape) -> Trainer:
+        """The gradient steps of a round whose fragments have this shape."""
+        return Trainer(self._model, self._learned, self._groups, self._replay, shape)
 
     def _check_acted(self) -> None:
-        for agents, count in zip(self._columns.agents, self._replay.counts, strict=True):
+        for agents, count in zip(self._columns, self._replay.counts, strict=True):
             if count == 0:
                 raise TeamMisfit(
                     f"{', '.join(agents)} did not act in any step that the replay buffer holds, so "
@@ -265,7 +229,7 @@ class QLearner:
                 f"{', '.join(one.agents)} are {theirs}. Take ippo or mappo"
             )
         size = input_size(self._team, one)
-        network = self._network(size, action["n"])
+        network = self._model.network(size, action["n"])
         rows = {}
         for policy in self._groups.policies:
             if policy in one.agents:
@@ -273,10 +237,6 @@ class QLearner:
                 row = network.initial(generator).to(self._device)
                 rows[policy] = (row, row, AdamState.fresh(network.size, self._device))
         return PolicyStack(rows, network, s.adam_epsilon)
-
-    def _network(self, inputs: int, actions: int) -> ActionValues:
-        """The shape of a class's networks."""
-        return QNetwork(inputs, actions, self._team.network, dueling=self._settings.dueling)
 
     def _description(self, one: AgentClass) -> dict[str, Any]:
         """The weights container's `network` of a class, without epsilon."""

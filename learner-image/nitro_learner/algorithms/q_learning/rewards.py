@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_api.algorithms.q_learning import QLearningHyperparameters
 from nitro_learner.data.gae import level
 
 Array = NDArray[np.float32]
@@ -44,17 +41,17 @@ class ValueUnits:
         return cls(gamma, np.zeros(columns), np.ones(columns))
 
     @classmethod
-    def standard(cls, rewards: Array, ends: Flags, learnable: Flags, gamma: float) -> ValueUnits:
+    def standard(cls, rewards: Array, ends: Flags, counted: Flags, gamma: float) -> ValueUnits:
         """The unit in which the rewards have the mean 0 and the deviation 1.
 
         Args:
             rewards: f32 [n, K].
             ends: where nothing follows, bool [n, K].
-            learnable: the rows that count, bool [n, K].
+            counted: the rows that count, bool [n, K].
             gamma: discount per step.
         """
         units = cls.of_returns(rewards.shape[1], gamma)
-        for column, counts in enumerate(learnable.T):
+        for column, counts in enumerate(counted.T):
             own, end = rewards[counts, column].astype(np.float64), ends[counts, column]
             units.level[column] = level(own, end, gamma)
             deviation = units(own, end, np.full(len(own), column)).std()
@@ -67,18 +64,3 @@ class ValueUnits:
         level = self.level[columns]
         result: NDArray[np.float64] = (rewards + self.gamma * level * ~ends - level) / self.scale[columns]
         return result
-
-
-def units_of(
-    settings: QLearningHyperparameters, arrays: Mapping[str, NDArray[Any]], learnable: Flags
-) -> ValueUnits:
-    """The units of a round's gradient steps, by what the replay buffer holds.
-
-    Args:
-        settings: the learner's.
-        arrays: the buffer's.
-        learnable: the rows that count, bool [size, K].
-    """
-    if not settings.normalise_rewards:
-        return ValueUnits.of_returns(learnable.shape[1], settings.gamma)
-    return ValueUnits.standard(arrays["rewards"], arrays["ends"], learnable, settings.gamma)

@@ -1,20 +1,24 @@
-"""The objective of a Q-learner's round, for the detector: the negative temporal-difference loss with its
-targets fixed."""
+"""The result of a round for each policy of a Q-learner: statistics, and the objective for the detector, which
+is the negative temporal-difference loss with its targets fixed."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from nitro_learner.algorithms.q_learning.mixers import Mixer
+from nitro_learner.algorithms.agents.stacked_recurrent import drawn_sequences
+from nitro_learner.algorithms.base import UpdateResult
+from nitro_learner.algorithms.q_learning.batch import Steps
+from nitro_learner.algorithms.q_learning.mixers import Independent, Mixer
 from nitro_learner.algorithms.q_learning.network import QNetwork
+from nitro_learner.algorithms.q_learning.training import Trainer
+from nitro_learner.algorithms.q_learning.transitions import Rows
 from nitro_learner.boosting.surrogate import Function, Objective, Trajectories
 
 CHUNK = 1024
@@ -22,59 +26,28 @@ CHUNK = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class PlayedLanes(ABC):
-    """The actions of agents of one class in a round, and the networks that value them.
-
-    Attributes:
-        parameters: of the policies, f32 [P, n], leaves.
-        policies: the row of each lane's policy, i64 [A].
-        observations: f32 [A, M, D].
-        actions: i64 [A, M].
-        acted: f32 [A, M], 1 where the agent acted.
-    """
-
-    parameters: Tensor
-    policies: Tensor
-    observations: Tensor
-    actions: Tensor
-    acted: Tensor
-
-    @abstractmethod
-    def values(self, rows: Tensor) -> Tensor:
-        """The values [A, m, N] of all actions in rows i64 [m], with a graph."""
-
-    def chosen(self, rows: Tensor) -> Tensor:
-        """The values [A, m] of the actions taken in rows i64 [m], with a graph."""
-        taken = self.values(rows).gather(-1, self.actions[:, rows, None])[..., 0]
-        return taken * self.acted[:, rows]
-
-    def of(self, policy: int, lanes: Tensor) -> Self:
-        """The lanes i64 [a] of one policy, whose parameters become leaves of their own."""
-        return replace(
-            self,
-            parameters=self.parameters[policy : policy + 1].detach().clone().requires_grad_(),
-            policies=torch.zeros_like(lanes),
-            **self._lanes(lanes),
-        )
-
-    def _lanes(self, lanes: Tensor) -> dict[str, Tensor]:
-        """The fields of these lanes alone."""
-        return {name: getattr(self, name)[lanes] for name in ("observations", "actions", "acted")}
-
-
-@dataclass(frozen=True, slots=True)
-class PlayedRows(PlayedLanes):
-    """What was played by networks without a memory; see `PlayedLanes`.
+class Played:
+    """What agents of one class did in a round, and the networks that value it.
 
     Attributes:
         network: their shape.
+        parameters: of the policies, f32 [P, n], leaves.
+        steps: A lanes of M.
     """
 
     network: QNetwork
+    parameters: Tensor
+    steps: Steps
 
-    def values(self, rows: Tensor) -> Tensor:
-        """See `PlayedLanes`."""
-        return self.network(self.parameters[self.policies], self.observations[:, rows])
+    def chosen(self, rows: Tensor) -> Tensor:
+        """The values [A, m] of the actions taken in rows i64 [m], with a graph."""
+        steps = self.steps.at(rows)
+        return steps.chosen(self.network(self.parameters[steps.policies], steps))
+
+    def of(self, policy: int, lanes: Tensor) -> Played:
+        """The lanes i64 [a] of one policy, whose parameters become leaves of their own."""
+        parameters = self.parameters[policy : policy + 1].detach().clone().requires_grad_()
+        return Played(self.network, parameters, self.steps.of(lanes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +62,16 @@ class TdSurrogate:
         state: f32 [M, S] where the mixer sees it.
         targets: what the mixed values are compared with, fixed, f32 [K, M].
         weights: 1 where they count, f32 [K, M].
-        lanes: the rows of each environment of each fragment.
+        lanes: the rows of each environment of each fragment, i64 [lanes, L].
     """
 
-    played: Sequence[PlayedLanes]
+    played: Sequence[Played]
     mixer: Mixer
     mixer_parameters: Tensor
     state: Tensor | None
     targets: Tensor
     weights: Tensor
-    lanes: Sequence[Tensor]
+    lanes: Tensor
 
     @property
     def size(self) -> int:
@@ -109,11 +82,40 @@ class TdSurrogate:
         return self.weights.any(0).nonzero()[:, 0].cpu()
 
     def function(self, objective: Objective, rows: Tensor) -> Function:
-        return self._mean_of(objective, torch.split(rows.to(self.targets.device), CHUNK))[0]
+        rows = rows.to(self.targets.device)
+        if self.played[0].steps.memory is None:
+            return self._mean_of(objective, torch.split(rows, CHUNK))[0]
+        # A transition depends on the parameters by all steps of its sequence up to its own. So the sequences
+        # of the drawn transitions are replayed, and only the drawn transitions count.
+        length = self.lanes.shape[1]
+        drawn, needed = drawn_sequences(self.weights[0], rows, length)
+        steps = torch.arange(length, device=drawn.device)
+        sequences = torch.split(needed[:, None], max(1, CHUNK // length))
+        parts = [(part * length + steps).flatten() for part in sequences]
+        return replace(self, weights=self.weights * drawn)._mean_of(objective, parts)[0]
 
     def trajectories(self, objective: Objective) -> Trajectories:
-        mean, sizes = self._mean_of(objective, self.lanes)
+        mean, sizes = self._mean_of(objective, list(self.lanes))
         return Trajectories(mean, sizes, self.size)
+
+    @torch.no_grad()
+    def stats(self, level: Tensor, scale: Tensor) -> dict[str, float]:
+        """Means over the transitions: the loss, the errors' absolute values, and the values as returns.
+
+        Args:
+            level, scale: see `ValueUnits`; f32 [K, M].
+        """
+        mixed = self._mixed(torch.arange(self.size))
+        total = self.weights.sum().clamp(min=1)
+
+        def mean(each: Tensor) -> float:
+            return float((each * self.weights).sum() / total)
+
+        return {
+            "value_loss": mean(functional.huber_loss(mixed, self.targets, reduction="none")),
+            "td_error": mean((mixed - self.targets).abs()),
+            "q_mean": mean(level + scale * mixed),
+        }
 
     def _mean_of(self, objective: Objective, parts: Sequence[Tensor]) -> tuple[Function, list[float]]:
         """The mean over parts, lists of rows: a term for each part, and the number of summands in each."""
@@ -126,7 +128,75 @@ class TdSurrogate:
         return Function([partial(self._loss, rows, scale) for rows in parts], leaves), sizes
 
     def _loss(self, rows: Tensor, scale: float) -> Tensor:
-        chosen = torch.cat([one.chosen(rows) for one in self.played])
-        mixed = self.mixer(self.mixer_parameters, chosen, None if self.state is None else self.state[rows])
-        each = functional.huber_loss(mixed, self.targets[:, rows], reduction="none")
+        each = functional.huber_loss(self._mixed(rows), self.targets[:, rows], reduction="none")
         return (each * self.weights[:, rows]).sum() * scale
+
+    def _mixed(self, rows: Tensor) -> Tensor:
+        """The values [K, m] that are compared with the targets of rows."""
+        chosen = torch.cat([one.chosen(rows) for one in self.played])
+        return self.mixer(self.mixer_parameters, chosen, None if self.state is None else self.state[rows])
+
+
+def results_of(trainer: Trainer, rows: Rows, stats: Mapping[str, float]) -> dict[str, UpdateResult]:
+    """Results by policy, at the parameters after the round's gradient steps.
+
+    Policies with a joint value share one objective. Each other policy has its own objective, over transitions
+    like those that it learns from.
+
+    Args:
+        trainer: of the round.
+        rows: the round's.
+        stats: what all policies' statistics have in common.
+    """
+    learned, steps = trainer.learned, trainer.order(rows)
+    agents, columns = trainer.turn(len(steps), 0)
+    places = np.broadcast_to(steps, columns.shape)
+    drawn = trainer.gather(rows.arrays, agents, columns, places, places + rows.arrays["following"][places])
+    where = np.empty(len(rows), np.int64)
+    where[steps] = np.arange(len(steps))
+    lanes = torch.from_numpy(where[rows.lanes])
+    # Of every column: weights, and the level and the scale of its values.
+    fields = [
+        torch.from_numpy(part.astype(np.float32)).to(drawn.targets.device)
+        for part in (
+            rows.acted[places, columns],
+            trainer.units.level[columns],
+            trainer.units.scale[columns],
+        )
+    ]
+    norms = trainer.take_norms()
+
+    def result(
+        played: Sequence[Played],
+        mixer: Mixer,
+        parameters: Tensor,
+        columns: slice | Tensor,
+        norms: Sequence[float],
+    ) -> UpdateResult:
+        """Of the policies of these columns; a round without gradient steps has no norms of gradients."""
+        weights, level, scale = (field[columns] for field in fields)
+        targets = drawn.targets[columns]
+        surrogate = TdSurrogate(played, mixer, parameters, drawn.state, targets, weights, lanes)
+        norm = {"gradient_norm": norms[0]} if norms else {}
+        return UpdateResult(surrogate.stats(level, scale) | dict(stats) | norm, surrogate)
+
+    leaves = {
+        name: Played(
+            learned.stacks[name].network,
+            learned.stacks[name].parameters.detach().clone().requires_grad_(),
+            part.steps,
+        )
+        for name, part in drawn.by_class.items()
+    }
+    if learned.mixer.joint:
+        mixing = learned.mixing.parameters[0].detach().clone().requires_grad_()
+        joint = result(list(leaves.values()), learned.mixer, mixing, slice(None), next(iter(norms.values())))
+        return {policy: joint for name in leaves for policy in learned.stacks[name].names}
+    results, begin = {}, 0
+    for name, one in leaves.items():
+        for row, policy in enumerate(learned.stacks[name].names):
+            own = torch.nonzero(one.steps.policies == row)[:, 0]
+            played, norm = [one.of(row, own)], norms[name][row : row + 1]
+            results[policy] = result(played, Independent(), torch.zeros(0), begin + own, norm)
+        begin += len(one.steps.acted)
+    return results

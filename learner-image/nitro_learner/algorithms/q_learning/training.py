@@ -1,31 +1,28 @@
-"""Gradient steps of a Q-learner: draw from the replay buffer, compare with targets, follow the gradient."""
+"""Gradient steps of a Q-learner: draw from the replay buffer, compare with targets, follow the gradient.
+
+Networks without a memory learn from single transitions, those with one from whole sequences (Hausknecht and
+Stone 2015; Kapturowski et al. 2019).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from nitro_api.algorithms.q_learning import QLearningHyperparameters
+from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.agents.stacked import clip_rows
 from nitro_learner.algorithms.gradient import MeanNorm
-from nitro_learner.algorithms.q_learning.batch import LaneBatch, Reader
-from nitro_learner.algorithms.q_learning.lanes import Lanes
+from nitro_learner.algorithms.q_learning.batch import Arrays, Lanes, Picked, Places, Reader, Transitions
 from nitro_learner.algorithms.q_learning.learned import Learned
-from nitro_learner.algorithms.q_learning.mixers import Mixer
+from nitro_learner.algorithms.q_learning.model import Model
 from nitro_learner.algorithms.q_learning.rewards import ValueUnits
-from nitro_learner.algorithms.q_learning.surrogate import TdSurrogate
-from nitro_learner.algorithms.q_learning.transitions import Rows
-from nitro_learner.algorithms.replay.buffer import ReplayBuffer, corrections
-
-Arrays = Mapping[str, NDArray[Any]]
-Places = NDArray[np.int64]
+from nitro_learner.algorithms.q_learning.transitions import Rows, Shape
+from nitro_learner.algorithms.replay.buffer import ReplayBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,54 +30,59 @@ class Drawn:
     """Transitions of all lanes, whatever their class.
 
     Attributes:
-        batches: by class.
-        columns: of the replay buffer, i64 [A, B]; [1, B] where the value is joint.
-        places, following: rows, and those that they lead to; of the shape of `columns`.
+        by_class: the transitions of each class.
         state: f32 [B, S] where the mixer sees it.
-        targets: what the mixed values are compared with, f32 of the shape of `columns`.
+        targets: what the mixed values are compared with, f32 [A, B]; [1, B] where the value is joint.
     """
 
-    batches: dict[str, LaneBatch]
-    columns: Places
-    places: Places
+    by_class: dict[str, Transitions]
     state: Tensor | None
     targets: Tensor
 
 
-class QTrainer:
+class Trainer:
     """The gradient steps of one round.
 
     Attributes:
-        mixer: of the agents' values.
         learned: what the steps change.
         lanes: what is drawn, by class.
         units: of the columns' values.
-        objective: makes the objective of a round; see `TdSurrogate`.
     """
 
-    objective: Callable[..., TdSurrogate] = TdSurrogate
-
     def __init__(
-        self,
-        settings: QLearningHyperparameters,
-        mixer: Mixer,
-        replay: ReplayBuffer,
-        reader: Reader,
-        learned: Learned,
-        lanes: Mapping[str, Lanes],
-        units: ValueUnits,
+        self, model: Model, learned: Learned, groups: Groups, replay: ReplayBuffer, shape: Shape
     ) -> None:
         """
         Args:
-            settings: the learner's.
-            mixer, learned, lanes, units: see the attributes.
+            model: of the policies.
+            learned: see the attributes.
+            groups: the agents of each policy.
             replay: to draw from.
-            reader: gathers what is drawn.
+            shape: of the round's fragments.
         """
-        self.mixer, self.learned, self.lanes = mixer, learned, lanes
-        self.units = units
-        self._settings, self._replay, self._reader = settings, replay, reader
-        self._norms = {name: MeanNorm() for name in lanes}
+        team, settings, joint = model.team, model.settings, learned.mixer.joint
+        device = learned.mixing.device
+        self.learned = learned
+        self.lanes = {
+            one.name: Lanes.of(team, groups, one, learned.stacks[one.name].names, joint=joint, device=device)
+            for one in team.classes
+            if one.name in learned.stacks
+        }
+        self.units = ValueUnits.of_returns(len(replay.counts), settings.gamma)
+        if settings.normalise_rewards:
+            rewards, ends = replay.arrays["rewards"], replay.arrays["ends"]
+            counted = model.trained_on(replay, shape)
+            self.units = ValueUnits.standard(rewards, ends, counted, settings.gamma)
+        self._model, self._settings, self._replay, self._shape = model, settings, replay, shape
+        self._length = model.length(shape)
+        self._reader = Reader(team, joint=joint, device=device)
+        self._norms = {name: MeanNorm() for name in self.lanes}
+
+    @property
+    def transitions(self) -> int:
+        """How many transitions each lane of a gradient step has: those of as many sequences as come to
+        `batchSize`, but at least of one."""
+        return max(1, self._settings.batch_size // self._length) * self._length
 
     def step(self, rng: np.random.Generator, number: int, rate: float) -> None:
         """Take one gradient step.
@@ -90,50 +92,54 @@ class QTrainer:
             number: of the step in the run, from 1.
             rate: Adam's step size.
         """
-        learned = self.learned
-        drawn, weights = self._draw(rng, number)
+        learned, replay = self.learned, self._replay
+        agents, columns = self.turn(self.transitions, number)
+        places, weights = self._model.draw(replay, self._shape, columns, rng)
+        drawn = self.gather(replay.arrays, agents, columns, places, replay.following(places))
         traces, chosen = {}, []
-        for name, batch in drawn.batches.items():
-            stack = learned.stacks[name]
-            parameters = stack.parameters[batch.policies]
-            trace, values = batch.trace(stack.network, parameters)
+        for name, part in drawn.by_class.items():
+            stack, steps = learned.stacks[name], part.steps
+            parameters = stack.parameters[steps.policies]
+            trace, values = stack.network.trace(parameters, steps)
             traces[name] = parameters, trace, values
-            chosen.append(batch.chosen(values))
-        errors, by_chosen, by_mixer = self._differentiate(torch.cat(chosen), drawn, weights)
+            chosen.append(steps.chosen(values))
+        errors, by_chosen, by_mixer = self._differentiate(
+            torch.cat(chosen), drawn, self._reader.tensor(weights)
+        )
         gradients = {}
-        for (name, batch), by_lane in zip(
-            drawn.batches.items(), torch.split(by_chosen, [len(c) for c in chosen]), strict=True
-        ):
-            stack, (parameters, trace, values) = learned.stacks[name], traces[name]
+        by_lanes = torch.split(by_chosen, [len(one) for one in chosen])
+        for (name, part), by_lane in zip(drawn.by_class.items(), by_lanes, strict=True):
+            stack, steps, (parameters, trace, values) = learned.stacks[name], part.steps, traces[name]
             by_values = torch.zeros_like(values).scatter_(
-                -1, batch.actions[..., None], (by_lane * batch.acted)[..., None]
+                -1, steps.actions[..., None], (by_lane * steps.acted)[..., None]
             )
             into = torch.zeros_like(parameters)
-            batch.backpropagate(stack.network, parameters, trace, by_values, into)
-            gradients[name] = torch.zeros_like(stack.parameters).index_add_(0, batch.policies, into)
+            stack.network.backpropagate(parameters, trace, by_values, into)
+            gradients[name] = torch.zeros_like(stack.parameters).index_add_(0, steps.policies, into)
         self._clip(gradients, by_mixer)
         for name, gradient in gradients.items():
             learned.stacks[name].step(gradient, rate)
-        learned.step_mixer(by_mixer, rate)
-        self._rate(drawn, errors.cpu().numpy())
+        if learned.mixer.size:
+            learned.mixing.step(by_mixer, rate)
+        self._model.rate(replay, self._shape, columns, places, errors.cpu().numpy())
         if number % self._settings.target_update_steps == 0:
             learned.follow()
 
-    @property
-    def transitions(self) -> int:
-        """How many transitions each lane of a gradient step has."""
-        return self._settings.batch_size
-
     def order(self, rows: Rows) -> Places:
-        """A round's steps in the order in which its objective has them."""
-        return np.sort(np.concatenate(rows.lanes))
+        """A round's steps in the order in which its objective has them: sequence by sequence where networks
+        remember, else as the rows have them."""
+        return rows.lanes.ravel() if self._length > 1 else np.sort(rows.lanes, axis=None)
 
     def turn(self, size: int, number: int) -> tuple[dict[str, Places], Places]:
-        """The agents of step `number`'s transitions, i64 [A, size] by class, and their columns."""
-        agents = {name: lanes.agents_of(size, number) for name, lanes in self.lanes.items()}
-        if self.mixer.joint:
-            return agents, np.zeros((1, size), np.int64)
-        return agents, np.concatenate([self.lanes[name].columns[own] for name, own in agents.items()])
+        """The agents of step `number`'s transitions, i64 [A, size] by class, and their columns. All
+        transitions of a sequence have one agent."""
+        count = size // self._length
+        agents = {name: lanes.agents_of(count, number) for name, lanes in self.lanes.items()}
+        columns = np.zeros((1, count), np.int64)
+        if not self.learned.mixer.joint:
+            columns = np.concatenate([self.lanes[name].columns[own] for name, own in agents.items()])
+        along = {name: own.repeat(self._length, axis=1) for name, own in agents.items()}
+        return along, columns.repeat(self._length, axis=1)
 
     def gather(
         self,
@@ -150,85 +156,54 @@ class QTrainer:
             agents: i64 [A, B] by class.
             columns, places, following: of all classes' lanes, i64 [A, B], or [1, B] of a joint value.
         """
-        learned, begin = self.learned, 0
-        batches, next_values = {}, []
+        learned, settings, begin = self.learned, self._settings, 0
+        by_class, next_values = {}, []
         for name, own in agents.items():
-            rows = slice(None) if self.mixer.joint else slice(begin, begin + len(own))
+            lanes = slice(None) if learned.mixer.joint else slice(begin, begin + len(own))
             begin += len(own)
             stack, policies = learned.stacks[name], self.lanes[name].policies
-            batch = self._read(arrays, name, policies, own, places[rows], following[rows])
-            batches[name] = batch
-            next_values.append(
-                batch.next_values(
-                    stack.network,
-                    stack.parameters[policies],
-                    stack.targets[policies],
-                    double=self._settings.double_q,
-                )
-            )
+            picked = Picked(arrays, name, *np.broadcast_arrays(own, places[lanes], following[lanes]))
+            part = self._reader.transitions(picked, policies)
+            by_class[name] = part = self._model.remembered(part, picked, self._length)
+            parameters, targets = stack.parameters[policies], stack.targets[policies]
+            next_values.append(stack.network.next_values(part, parameters, targets, double=settings.double_q))
         state = next_state = None
-        if self.mixer.sees_state:
+        if learned.mixer.sees_state:
             state = self._reader.states(arrays, places[0])
             next_state = self._reader.states(arrays, following[0])
         with torch.no_grad():
-            mixed = self.mixer(learned.mixer_target[0], torch.cat(next_values), next_state)
+            mixed = learned.mixer(learned.mixing.targets[0], torch.cat(next_values), next_state)
         ends = arrays["ends"][places, columns]
         rewards = self.units(arrays["rewards"][places, columns], ends, columns)
-        discounts = self._reader.tensor(np.float32(self._settings.gamma) * ~ends)
+        discounts = self._reader.tensor(np.float32(settings.gamma) * ~ends)
         targets = self._reader.tensor(rewards.astype(np.float32)) + discounts * mixed
-        return Drawn(batches, columns, places, state, targets)
-
-    def _draw(self, rng: np.random.Generator, number: int) -> tuple[Drawn, Tensor]:
-        """The transitions of gradient step `number`, and their weights in the loss f32 [A, B] or [1, B]."""
-        size, replay = self._settings.batch_size, self._replay
-        agents, columns = self.turn(size, number)
-        places, probabilities = replay.draw(columns, rng.random(columns.shape))
-        drawn = self.gather(replay.arrays, agents, columns, places, replay.following(places))
-        weights = corrections(replay.counts[columns], probabilities, self._settings.priority_beta)
-        return drawn, self._reader.tensor(weights) / size
-
-    def _read(
-        self,
-        arrays: Arrays,
-        name: str,
-        policies: Tensor,
-        agents: Places,
-        places: Places,
-        following: Places,
-    ) -> LaneBatch:
-        """Gather a class's transitions; see `Reader.lanes`."""
-        return self._reader.lanes(arrays, name, policies, agents, places, following)
-
-    def _rate(self, drawn: Drawn, errors: NDArray[np.float32]) -> None:
-        """Give what was drawn its new priorities, by its temporal-difference errors [A, B] or [1, B]."""
-        self._replay.rate(drawn.columns, drawn.places, errors)
-
-    def _differentiate(self, chosen: Tensor, drawn: Drawn, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Temporal-difference errors, and the loss's gradients by the chosen values and by the mixer."""
-        if not self.mixer.joint:
-            shares = torch.cat([lanes.shares for lanes in self.lanes.values()])
-            weights = weights * shares[:, None]
-        leaves = [chosen.requires_grad_()]
-        if self.mixer.size:
-            leaves.append(self.learned.mixer.detach().requires_grad_())
-        with torch.enable_grad():
-            mixed = self.mixer(
-                leaves[-1][0] if self.mixer.size else self.learned.mixer[0], chosen, drawn.state
-            )
-            loss = (functional.huber_loss(mixed, drawn.targets, reduction="none") * weights).sum()
-            gradients = torch.autograd.grad(loss, leaves)
-        by_mixer = gradients[1] if self.mixer.size else torch.zeros_like(self.learned.mixer)
-        return (mixed - drawn.targets).detach(), gradients[0], by_mixer
+        return Drawn(by_class, state, targets)
 
     def take_norms(self) -> dict[str, list[float]]:
         """The mean norms of the gradients since the last call, by class: of each policy, or where the loss is
         joint the one of all of them. A list is empty where there was no gradient step."""
         return {name: norms.take() for name, norms in self._norms.items()}
 
+    def _differentiate(self, chosen: Tensor, drawn: Drawn, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Temporal-difference errors, and the loss's gradients by the chosen values and by the mixer."""
+        mixer, parameters = self.learned.mixer, self.learned.mixing.parameters
+        if not mixer.joint:
+            shares = torch.cat([lanes.shares for lanes in self.lanes.values()])
+            weights = weights * shares[:, None]
+        leaves = [chosen.requires_grad_()]
+        if mixer.size:
+            leaves.append(parameters.detach().requires_grad_())
+        with torch.enable_grad():
+            mixed = mixer(leaves[-1][0] if mixer.size else parameters[0], chosen, drawn.state)
+            loss = (functional.huber_loss(mixed, drawn.targets, reduction="none") * weights).sum()
+            gradients = torch.autograd.grad(loss, leaves)
+        by_mixer = gradients[1] if mixer.size else torch.zeros_like(parameters)
+        return (mixed - drawn.targets).detach(), gradients[0], by_mixer
+
     def _clip(self, gradients: Mapping[str, Tensor], by_mixer: Tensor) -> None:
         """Scale gradients down: each policy's by itself, or where the loss is joint all of them together."""
         norm = self._settings.max_grad_norm
-        if not self.mixer.joint:
+        if not self.learned.mixer.joint:
             for name, gradient in gradients.items():
                 self._norms[name].add(clip_rows(gradient, norm))
             return

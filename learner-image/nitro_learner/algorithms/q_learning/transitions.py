@@ -21,23 +21,26 @@ from nitro_learner.data.batch import Fragment, vectors
 Array = NDArray[Any]
 
 
+Columns = Sequence[tuple[str, ...]]
+"""The agents of each value that a learner learns, in the team's order: one agent (IQL), or the whole team."""
+
+
+def columns_of(team: Team, *, joint: bool) -> Columns:
+    """The columns of a team."""
+    return [team.agents] if joint else [(agent,) for agent in team.agents]
+
+
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """The columns of values that a learner learns: one for each agent (IQL), or one for the whole team.
+class Shape:
+    """Of all fragments of a run.
 
     Attributes:
-        agents: the agents of each column, in the team's order.
+        length: L, steps of each environment.
+        envs: E.
     """
 
-    agents: tuple[tuple[str, ...], ...]
-
-    @classmethod
-    def of(cls, team: Team, *, joint: bool) -> Columns:
-        """Make the columns of a team."""
-        return cls((team.agents,) if joint else tuple((agent,) for agent in team.agents))
-
-    def __len__(self) -> int:
-        return len(self.agents)
+    length: int
+    envs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +53,21 @@ class Rows:
             CLASS/available bool [n, n_c, N] where actions are masked; global_state f32 [n, S] where the
             environment has one; rewards f32 [n, K]; ends bool [n, K], where nothing follows for the column's
             agents; following i64 [n].
-        learnable: bool [n, K], whether the column's agents acted in the row.
-        lanes: the rows of each environment of each fragment, in order of time.
+        acted: bool [n, K], whether the column's agents acted in the row.
+        drawable: bool [n, K], whether the row can be drawn for the column.
+        lanes: the rows of each environment of each fragment in order of time, i64 [lanes, L]. They are E rows
+            apart.
+        shape: of the fragments.
     """
 
     arrays: dict[str, Array]
-    learnable: NDArray[np.bool_]
-    lanes: tuple[NDArray[np.int64], ...]
+    acted: NDArray[np.bool_]
+    drawable: NDArray[np.bool_]
+    lanes: NDArray[np.int64]
+    shape: Shape
 
     def __len__(self) -> int:
-        return len(self.learnable)
+        return len(self.acted)
 
 
 def rows_of(fragments: Sequence[Fragment], team: Team, columns: Columns, *, state: bool) -> Rows:
@@ -70,20 +78,21 @@ def rows_of(fragments: Sequence[Fragment], team: Team, columns: Columns, *, stat
         state: whether the global state is wanted.
 
     Raises:
-        ValueError: no fragment.
+        ValueError: no fragment, or fragments of several shapes.
         TeamMisfit: the agents of one column have different rewards, and the team's is not their sum.
     """
-    if not fragments:
-        raise ValueError("without fragments there is nothing to learn from")
+    shapes = {fragment.tensors["terminated"].shape for fragment in fragments}
+    if len(shapes) != 1:
+        raise ValueError(f"Q-learners need fragments of one shape, got {sorted(shapes)}")
+    (shape,) = (Shape(*one) for one in shapes)
     parts = [_of_fragment(fragment, team, columns, state) for fragment in fragments]
-    begins = np.cumsum([0, *(len(part["terminated"]) for part in parts)])
-    lanes = []
-    for begin, fragment in zip(begins, fragments, strict=False):
-        length, envs = fragment.tensors["terminated"].shape
-        lanes += list(begin + np.arange(length * envs).reshape(length, envs).T)
+    begins = np.cumsum([0, *(len(part["terminated"]) for part in parts[:-1])])
+    steps = np.arange(shape.length * shape.envs).reshape(shape.length, shape.envs).T
     arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     arrays["ends"] = _ends(arrays, arrays.pop("terminated"), team, columns)
-    return Rows(arrays, arrays.pop("learnable"), tuple(lanes))
+    acted = arrays.pop("acted")
+    lanes = (begins[:, None, None] + steps).reshape(-1, shape.length)
+    return Rows(arrays, acted, acted, lanes, shape)
 
 
 def _of_fragment(fragment: Fragment, team: Team, columns: Columns, state: bool) -> dict[str, Array]:
@@ -126,8 +135,8 @@ def _of_fragment(fragment: Fragment, team: Team, columns: Columns, state: bool) 
         result[f"{name}/goes_on"] = padded(goes_on)
         if "available" in fields:
             result[f"{name}/available"] = joined(fields, "available")
-    rewards, learnable = _rewards(fragment, team, columns)
-    return result | {"rewards": padded(rewards), "learnable": padded(learnable)}
+    rewards, acted = _rewards(fragment, team, columns)
+    return result | {"rewards": padded(rewards), "acted": padded(acted)}
 
 
 def _following(
@@ -156,7 +165,7 @@ def _ends(arrays: dict[str, Array], terminated: Array, team: Team, columns: Colu
     }
     ends = [
         terminated | ~np.any([goes_on[agent][len(agents) > 1] for agent in agents], axis=0)
-        for agents in columns.agents
+        for agents in columns
     ]
     return np.stack(ends, -1)
 
@@ -181,7 +190,7 @@ def _rewards(fragment: Fragment, team: Team, columns: Columns) -> tuple[Array, N
     }
     total = np.sum([by_agent[agent][0] for agent in team.agents], axis=0)
     rewards, acted = [], []
-    for agents in columns.agents:
+    for agents in columns:
         alive = np.stack([by_agent[agent][1] for agent in agents])
         own = np.stack([by_agent[agent][0] for agent in agents])
         acted.append(alive.any(0))

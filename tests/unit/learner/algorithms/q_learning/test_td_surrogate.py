@@ -45,8 +45,8 @@ def test_it_is_the_negative_mean_huber_loss_of_the_chosen_values() -> None:
     learner, _, results = _updated("iql")
     (played,) = results["agent_1"].surrogate.played
     rows = torch.tensor([3, 17, 18, 40, 59])
-    q = played.network(played.parameters, played.observations)[0].detach().numpy()
-    chosen = q[rows, played.actions[0, rows].numpy()]
+    q = played.network(played.parameters, played.steps)[0].detach().numpy()
+    chosen = q[rows, played.steps.actions[0, rows].numpy()]
     surrogate = results["agent_1"].surrogate
     error = np.abs(chosen - surrogate.targets[0, rows].numpy())
     huber = np.where(error <= 1, 0.5 * error**2, error - 0.5)

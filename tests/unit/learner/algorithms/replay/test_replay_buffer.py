@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agents_support import agent_class, agents_fragment, team
-from nitro_learner.algorithms.q_learning.transitions import Columns, Rows, rows_of
+from nitro_learner.algorithms.q_learning.transitions import Rows, columns_of, rows_of
 from nitro_learner.algorithms.replay.buffer import ReplayBuffer, corrections
 from nitro_learner.data.batch import Fragment
 
@@ -19,7 +19,7 @@ def _round(seed: int, *, length: int = 10, state_size: int | None = None) -> tup
         )
         for slot in (0, 1)
     ]
-    return fragments, rows_of(fragments, built, Columns.of(built, joint=False), state=state_size is not None)
+    return fragments, rows_of(fragments, built, columns_of(built, joint=False), state=state_size is not None)
 
 
 def _replay(size: int = 1000, columns: int = 3) -> ReplayBuffer:
@@ -62,13 +62,13 @@ def test_each_step_leads_to_what_the_agents_saw_next() -> None:
 def test_only_steps_in_which_an_agent_acted_can_be_drawn() -> None:
     fragments, rows = _round(0)
     replay = _replay()
-    replay.append(rows.arrays, rows.learnable)
+    replay.append(rows.arrays, rows.drawable)
     acted = sum(int(f.by_class["agent"]["alive"].sum()) for f in fragments)
     assert replay.counts.sum() == acted
     shares = np.random.default_rng(0).random((3, 5000))
     places, _ = replay.draw(np.arange(3)[:, None], shares)
     for agent in range(3):
-        assert set(places[agent]) == set(np.flatnonzero(rows.learnable[:, agent]))
+        assert set(places[agent]) == set(np.flatnonzero(rows.drawable[:, agent]))
 
 
 def test_a_full_buffer_holds_the_newest_whole_rounds() -> None:
@@ -76,12 +76,12 @@ def test_a_full_buffer_holds_the_newest_whole_rounds() -> None:
     size = len(rounds[-1]) + len(rounds[-2]) + 5
     replay = _replay(size)
     for rows in rounds:
-        replay.append(rows.arrays, rows.learnable)
-    expected = sum(rows.learnable[:, 0].sum() for rows in rounds[-2:])
+        replay.append(rows.arrays, rows.drawable)
+    expected = sum(rows.drawable[:, 0].sum() for rows in rounds[-2:])
     assert replay.counts[0] == expected
     places, _ = replay.draw(ONE, np.random.default_rng(0).random((1, 5000)))
     seen = {tuple(row) for row in replay.arrays["agent/observations"][places[0], 0]}
-    kept = [rows.arrays["agent/observations"][rows.learnable[:, 0], 0] for rows in rounds[-2:]]
+    kept = [rows.arrays["agent/observations"][rows.drawable[:, 0], 0] for rows in rounds[-2:]]
     assert seen == {tuple(row) for row in np.concatenate(kept)}
     following = replay.following(places)
     by_observation = {
@@ -97,15 +97,15 @@ def test_a_full_buffer_holds_the_newest_whole_rounds() -> None:
 def test_of_a_round_larger_than_the_buffer_the_last_rows_stay() -> None:
     _, rows = _round(0, length=30)
     replay = _replay(50)
-    replay.append(rows.arrays, rows.learnable)
-    assert replay.counts[1] == rows.learnable[-50:, 1].sum()
+    replay.append(rows.arrays, rows.drawable)
+    assert replay.counts[1] == rows.drawable[-50:, 1].sum()
 
 
 def test_priorities_are_powers_of_the_newest_errors() -> None:
     _, rows = _round(0)
     replay = _replay(columns=3)
-    replay.append(rows.arrays, rows.learnable)
-    learnable = np.flatnonzero(rows.learnable[:, 1])
+    replay.append(rows.arrays, rows.drawable)
+    learnable = np.flatnonzero(rows.drawable[:, 1])
     errors = np.random.default_rng(1).standard_normal(len(learnable))
     replay.rate(np.ones((1, 1), np.int64), learnable[None], errors[None])
     priorities = (np.abs(errors) + 1e-6) ** 0.6
@@ -120,10 +120,10 @@ def test_priorities_are_powers_of_the_newest_errors() -> None:
 def test_a_new_transition_has_the_largest_priority_so_far() -> None:
     replay = _replay()
     first, second = _round(0)[1], _round(1)[1]
-    replay.append(first.arrays, first.learnable)
-    row = np.flatnonzero(first.learnable[:, 0])[:1]
+    replay.append(first.arrays, first.drawable)
+    row = np.flatnonzero(first.drawable[:, 0])[:1]
     replay.rate(ONE, row[None], np.array([[50.0]]))
-    replay.append(second.arrays, second.learnable)
+    replay.append(second.arrays, second.drawable)
     places, probabilities = replay.draw(ONE, np.random.default_rng(0).random((1, 2000)))
     new = probabilities[places >= len(first)]
     old = probabilities[(places < len(first)) & (places != row)]
@@ -146,6 +146,6 @@ def test_corrections_undo_what_priorities_do_to_a_mean() -> None:
 def test_a_state_of_another_size_is_refused() -> None:
     replay = _replay(100)
     rows = _round(0)[1]
-    replay.append(rows.arrays, rows.learnable)
+    replay.append(rows.arrays, rows.drawable)
     with pytest.raises(ValueError, match="bufferSize must stay"):
         _replay(200).load_state_dict(replay.state_dict())

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from agents_support import agent_class
-from nitro_learner.algorithms.recurrent_q.training import SequenceTrainer
+from nitro_learner.algorithms.q_learning.memory.model import RecurrentModel
 from nitro_learner.algorithms.replay.buffer import ReplayBuffer
 from recurrent_q_support import lane, learner_of, networks_of, remembering
 
@@ -55,10 +55,11 @@ def test_a_step_equals_a_recomputation_step_by_step(algorithm: str, monkeypatch:
     learner, drawn = learner_of(*CLASSES, algorithm=algorithm, settings=SETTINGS), uneven(monkeypatch)
     for stack in learner._learned.stacks.values():  # target networks that are others
         stack.targets += 0.3 * torch.randn(stack.targets.shape, generator=torch.Generator().manual_seed(1))
-    learner._learned.mixer_target += 0.1
+    mixing = learner._learned.mixing
+    mixing.targets += 0.1
     online, target = networks_of(learner, "parameters"), networks_of(learner, "target")
-    mixer = learner._learned.mixer[0].clone().requires_grad_()
-    mixer_target = learner._learned.mixer_target[0].clone()
+    mixer = mixing.parameters[0].clone().requires_grad_()
+    mixer_target = mixing.targets[0].clone()
     fragments = [
         remembering(*CLASSES, slot=slot, length=LENGTH, envs=ENVS, deaths=0.15, returns=0.4, seed=3)
         for slot in range(SLOTS)
@@ -126,7 +127,7 @@ def test_a_step_equals_a_recomputation_step_by_step(algorithm: str, monkeypatch:
             np.testing.assert_allclose(
                 array, expected.detach(), rtol=0, atol=5e-6, err_msg=f"{policy} {name}"
             )
-    torch.testing.assert_close(learner._learned.mixer[0], mixer.detach(), rtol=0, atol=5e-6)
+    torch.testing.assert_close(mixing.parameters[0], mixer.detach(), rtol=0, atol=5e-6)
     exponent, epsilon = 0.6, 1e-6
     for (column, place), error in rated.items():
         priority = learner._replay.state_dict()["priorities"][column, place]
@@ -159,19 +160,19 @@ def test_a_batch_of_one_sequence_is_corrected_for_its_priority(monkeypatch: pyte
     settings = {**SETTINGS, "batchSize": LENGTH, "replayRatio": 6.0, "priorityBeta": 1.0}
     learner = learner_of(*CLASSES, algorithm="iql", settings=settings)
     seen: list[tuple[np.ndarray, np.ndarray]] = []
-    original = SequenceTrainer._draw
+    original = RecurrentModel.draw
 
-    def draw(trainer: SequenceTrainer, rng: Any, number: int) -> Any:
-        weights = trainer._replay._tree.weights
+    def draw(model: RecurrentModel, replay: ReplayBuffer, shape: Any, columns: Any, rng: Any) -> Any:
+        weights = replay._tree.weights
         least = [row[row > 0].min() for row in weights]
-        drawn, found = original(trainer, rng, number)
-        columns, first = (part[:, 0] for part in np.broadcast_arrays(drawn.columns, drawn.places))
+        places, found = original(model, replay, shape, columns, rng)
+        columns, first = columns[:, 0], places[:, 0]
         expected = np.array(least)[columns] / weights[columns, first]
         # The loss is the mean over the steps in which the agent acted.
-        seen.append((found.numpy().sum(1), expected))
-        return drawn, found
+        seen.append((found.sum(1), expected))
+        return places, found
 
-    monkeypatch.setattr(SequenceTrainer, "_draw", draw)
+    monkeypatch.setattr(RecurrentModel, "draw", draw)
     for round in (1, 2):
         slots = [remembering(*CLASSES, slot=slot, length=LENGTH, envs=ENVS, seed=round) for slot in (0, 1)]
         learner.update(slots, round)

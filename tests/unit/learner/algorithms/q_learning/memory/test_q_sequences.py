@@ -9,7 +9,8 @@ import pytest
 
 from agents_support import agent_class
 from nitro_learner.algorithms.agents.team import TeamMisfit
-from nitro_learner.algorithms.recurrent_q.sequences import Shape, counted, memories, priority_errors
+from nitro_learner.algorithms.q_learning.memory.model import priority_errors
+from nitro_learner.algorithms.q_learning.transitions import Shape
 from recurrent_q_support import SIZE, learner_of, remembering
 
 ONE = agent_class(agents=2, size=3)
@@ -33,8 +34,8 @@ def test_memories_end_with_episodes_and_deaths_and_what_follows_has_them() -> No
     rows = learner._rows([fragment])
     # 8 steps, the end of the truncated episode, and two rollouts' ends.
     assert len(rows) == 11
-    learner._replay.append(rows.arrays, learner._drawable(rows))
-    trainer = learner._trainer([fragment])
+    learner._replay.append(rows.arrays, rows.drawable)
+    trainer = learner._trainer(rows.shape)
     # The first agent in the first environment, the second in the second, and so on.
     agents, columns = trainer.turn(8, 0)
     np.testing.assert_array_equal(agents["agent"], [[0] * 8, [1] * 8])
@@ -42,20 +43,20 @@ def test_memories_end_with_episodes_and_deaths_and_what_follows_has_them() -> No
     np.testing.assert_array_equal(learner._replay.along(np.array([0, 1]), 4, 2).ravel(), places[0])
     batch: Any = trainer.gather(
         rows.arrays, agents, columns, places, places + rows.arrays["following"][places]
-    ).batches["agent"]
-    fields = fragment.by_class["agent"]
+    ).by_class["agent"]
+    fields, memory = fragment.by_class["agent"], batch.steps.memory
     for agent in (0, 1):
-        np.testing.assert_array_equal(batch.memory[agent], fields["memory"][:, agent])
+        np.testing.assert_array_equal(memory.before[agent], fields["memory"][:, agent])
     # By step, agent and environment: what is remembered ends behind steps 1 and 2.
-    keep = batch.keep[..., 0].numpy()
+    keep = memory.keep[..., 0].numpy()
     np.testing.assert_array_equal(keep[:, 0], [[1, 1], [1, 1], [0, 1], [1, 0]])
     np.testing.assert_array_equal(keep[:, 1], [[1, 1], [1, 1], [0, 1], [0, 0]])
     # What follows a truncated step is seen with the memory after it.
-    goes_on = batch.goes_on[..., 0].numpy()
-    np.testing.assert_array_equal(goes_on, [[1, 1, 1, 1, 1, 1, 0, 1], [1, 1, 0, 0, 1, 1, 0, 1]])
+    carried = batch.carried[..., 0].numpy()
+    np.testing.assert_array_equal(carried, [[1, 1, 1, 1, 1, 1, 0, 1], [1, 1, 0, 0, 1, 1, 0, 1]])
     np.testing.assert_array_equal(batch.following[0, 1], [9, 9, 9])
     np.testing.assert_array_equal(batch.following[0, 3], fields["last_observations"][0, 0])
-    np.testing.assert_array_equal(batch.acted[1], [1, 1, 1, 0, 1, 1, 1, 1])
+    np.testing.assert_array_equal(batch.steps.acted[1], [1, 1, 1, 0, 1, 1, 1, 1])
 
 
 def test_a_memory_lies_in_parts_in_the_rows_of_its_sequence() -> None:
@@ -63,7 +64,7 @@ def test_a_memory_lies_in_parts_in_the_rows_of_its_sequence() -> None:
     arrays = learner._rows([fragment]).arrays
     assert arrays["agent/memory"].shape == (11, 2, 2)  # five numbers in four rows
     places, agents = np.array([[[0, 2, 4, 6], [1, 3, 5, 7]]]), np.array([[[1], [0]]])
-    found = memories(arrays, "agent", agents, places)[..., :SIZE]
+    found = arrays["agent/memory"][places, agents].reshape(1, 2, -1)[..., :SIZE]
     expected = fragment.by_class["agent"]["memory"]
     np.testing.assert_array_equal(found[0], [expected[0, 1], expected[1, 0]])
 
@@ -77,7 +78,7 @@ def test_only_whole_sequences_are_drawn_and_a_round_leaves_as_a_whole() -> None:
         drawable = np.argwhere(learner._replay.drawable[:, 0])[:, 0]
         assert sorted(drawable) == sorted(np.array(first) % 40)
         np.testing.assert_array_equal(learner._replay.counts, [len(first)] * 2)
-        acted = counted(learner._replay, Shape(4, 2)).sum(0)
+        acted = learner._model.trained_on(learner._replay, Shape(4, 2)).sum(0)
         np.testing.assert_array_equal(acted, [8 * len(first) / 2, 7 * len(first) / 2])
 
 
@@ -113,9 +114,8 @@ def test_a_batch_has_as_many_transitions_as_the_setting_says_in_whole_sequences(
 
 def test_agents_that_share_a_policy_fill_its_sequences_in_turn() -> None:
     learner = learner_of(ONE, algorithm="iql", settings=SETTINGS, agent_ids=True)
-    fragment = by_hand()
-    learner.update([fragment], 1)
-    agents, columns = learner._trainer([fragment]).turn(8, 1)
+    learner.update([by_hand()], 1)
+    agents, columns = learner._trainer(Shape(4, 2)).turn(8, 1)
     np.testing.assert_array_equal(agents["agent"], [[1] * 4 + [0] * 4])
     np.testing.assert_array_equal(columns, [[1] * 4 + [0] * 4])
 

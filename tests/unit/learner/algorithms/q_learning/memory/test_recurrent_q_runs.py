@@ -78,15 +78,15 @@ def test_the_replayed_values_are_those_by_which_actors_acted(shared: bool) -> No
         assert fields["memory"].any() == (round > 1)
         rows, before = learner._rows([fragment]), learner._learned.stacks["hunter"].parameters.clone()
         learner.update([fragment], round)
-        trainer = learner._trainer([fragment])
+        trainer = learner._trainer(rows.shape)
         agents, columns = trainer.turn(48, 0)
         places = np.broadcast_to(trainer.order(rows), columns.shape)
         drawn = trainer.gather(
             rows.arrays, agents, columns, places, places + rows.arrays["following"][places]
         )
-        batch, network = drawn.batches["hunter"], learner._learned.stacks["hunter"].network
-        _, values = batch.trace(network, before[batch.policies])
-        for own, acted, agent in zip(values, batch.acted.bool(), agents["hunter"], strict=True):
+        steps, network = drawn.by_class["hunter"].steps, learner._learned.stacks["hunter"].network
+        _, values = network.trace(before[steps.policies], steps)
+        for own, acted, agent in zip(values, steps.acted.bool(), agents["hunter"], strict=True):
             told = fields["distribution"].swapaxes(0, 1).reshape(48, 2, -1)[np.arange(48), agent]
             expected = torch.from_numpy(told)
             # Actors give an action that is not available a value of its own.

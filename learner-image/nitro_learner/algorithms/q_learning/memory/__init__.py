@@ -1,0 +1,1 @@
+"""Q-networks that remember: a recurrent layer, and the sequences that it learns from."""

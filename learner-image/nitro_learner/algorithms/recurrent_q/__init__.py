@@ -1,1 +1,0 @@
-"""IQL, VDN and QMIX with a recurrent layer in the Q-networks."""
