@@ -83,7 +83,7 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class Memories:
     """The memories of networks with a recurrent layer along S sequences of L steps.
 
     Attributes:
@@ -94,14 +94,14 @@ class Memory:
     before: Tensor
     keep: Tensor
 
-    def at(self, rows: Tensor) -> Memory:
+    def at(self, rows: Tensor) -> Memories:
         """Those of the sequences whose rows these are, i64 [s L]."""
         sequences = rows[:: len(self.keep)] // len(self.keep)
-        return Memory(self.before[:, sequences], self.keep[:, :, sequences])
+        return Memories(self.before[:, sequences], self.keep[:, :, sequences])
 
-    def of(self, lanes: Tensor) -> Memory:
+    def of(self, lanes: Tensor) -> Memories:
         """Those of lanes i64 [a]."""
-        return Memory(self.before[lanes], self.keep[:, lanes])
+        return Memories(self.before[lanes], self.keep[:, lanes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Steps:
     observations: Tensor
     actions: Tensor
     acted: Tensor
-    memory: Memory | None = None
+    memory: Memories | None = None
 
     def chosen(self, values: Tensor) -> Tensor:
         """Of values [A, B, N] those of the actions that were taken, [A, B]; 0 where an agent did not act."""

@@ -24,12 +24,12 @@ from nitro_learner.algorithms.agents.stacked_adam import AdamState
 from nitro_learner.algorithms.agents.team import Team, TeamMisfit
 from nitro_learner.algorithms.base import UpdateResult, check_network
 from nitro_learner.algorithms.q_learning.learned import Learned, PolicyStack
-from nitro_learner.algorithms.q_learning.memory.model import RecurrentModel
+from nitro_learner.algorithms.q_learning.memory.model import RecurrentQModel
 from nitro_learner.algorithms.q_learning.mixers import mixer_of
-from nitro_learner.algorithms.q_learning.model import FeedForward
+from nitro_learner.algorithms.q_learning.model import FeedForwardQModel
 from nitro_learner.algorithms.q_learning.network import UNAVAILABLE
 from nitro_learner.algorithms.q_learning.surrogate import results_of
-from nitro_learner.algorithms.q_learning.training import Trainer
+from nitro_learner.algorithms.q_learning.training import QTrainer
 from nitro_learner.algorithms.q_learning.transitions import Rows, Shape, columns_of, positions_of, rows_of
 from nitro_learner.algorithms.replay.buffer import Debt, ReplayBuffer
 from nitro_learner.data.batch import Fragment
@@ -51,7 +51,7 @@ class QLearner:
             TypeError: the settings are not a Q-learner's.
             TeamMisfit: the actions of a class are not discrete.
         """
-        self._model = (RecurrentModel if team.network.recurrent else FeedForward)(team)
+        self._model = (RecurrentQModel if team.network.recurrent else FeedForwardQModel)(team)
         self._team, self._settings, self._device = team, self._model.settings, device
         self._classes = {one.name: one for one in team.classes if positions_of(team)[one.name]}
         self._mixer = mixer_of(team)
@@ -199,9 +199,9 @@ class QLearner:
         rows = rows_of(fragments, self._team, self._columns, state=self._mixer.sees_state)
         return self._model.prepared(rows, fragments)
 
-    def _trainer(self, shape: Shape) -> Trainer:
+    def _trainer(self, shape: Shape) -> QTrainer:
         """The gradient steps of a round whose fragments have this shape."""
-        return Trainer(self._model, self._learned, self._groups, self._replay, shape)
+        return QTrainer(self._model, self._learned, self._groups, self._replay, shape)
 
     def _check_acted(self) -> None:
         for agents, count in zip(self._columns, self._replay.counts, strict=True):

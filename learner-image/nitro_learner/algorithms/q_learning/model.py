@@ -17,7 +17,7 @@ from nitro_learner.algorithms.replay.buffer import ReplayBuffer, corrections
 from nitro_learner.data.batch import Fragment
 
 
-class Model(ABC):
+class QModel(ABC):
     """Networks of one kind, and how the replay buffer's rows are drawn for them.
 
     Rows are drawn in sequences of `length` steps, which is 1 for networks without a memory.
@@ -76,8 +76,8 @@ class Model(ABC):
         """Transitions of a class with the networks' memories."""
 
 
-class FeedForward(Model):
-    """See `Model`."""
+class FeedForwardQModel(QModel):
+    """See `QModel`."""
 
     def network(self, inputs: int, actions: int) -> FeedForwardQNetwork:
         return FeedForwardQNetwork(inputs, actions, self.team.network, dueling=self.settings.dueling)

@@ -17,7 +17,7 @@ from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.q_learning.batch import Steps
 from nitro_learner.algorithms.q_learning.mixers import Independent, Mixer
 from nitro_learner.algorithms.q_learning.network import QNetwork
-from nitro_learner.algorithms.q_learning.training import Trainer
+from nitro_learner.algorithms.q_learning.training import QTrainer
 from nitro_learner.algorithms.q_learning.transitions import Rows
 from nitro_learner.boosting.surrogate import Function, Objective, Trajectories
 
@@ -26,7 +26,7 @@ CHUNK = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlayedSteps:
     """What agents of one class did in a round, and the networks that value it.
 
     Attributes:
@@ -44,10 +44,10 @@ class Played:
         steps = self.steps.at(rows)
         return steps.chosen(self.network(self.parameters[steps.policies], steps))
 
-    def of(self, policy: int, lanes: Tensor) -> Played:
+    def of(self, policy: int, lanes: Tensor) -> PlayedSteps:
         """The lanes i64 [a] of one policy, whose parameters become leaves of their own."""
         parameters = self.parameters[policy : policy + 1].detach().clone().requires_grad_()
-        return Played(self.network, parameters, self.steps.of(lanes))
+        return PlayedSteps(self.network, parameters, self.steps.of(lanes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class TdSurrogate:
         lanes: the rows of each environment of each fragment, i64 [lanes, L].
     """
 
-    played: Sequence[Played]
+    played: Sequence[PlayedSteps]
     mixer: Mixer
     mixer_parameters: Tensor
     state: Tensor | None
@@ -137,7 +137,7 @@ class TdSurrogate:
         return self.mixer(self.mixer_parameters, chosen, None if self.state is None else self.state[rows])
 
 
-def results_of(trainer: Trainer, rows: Rows, stats: Mapping[str, float]) -> dict[str, UpdateResult]:
+def results_of(trainer: QTrainer, rows: Rows, stats: Mapping[str, float]) -> dict[str, UpdateResult]:
     """Results by policy, at the parameters after the round's gradient steps.
 
     Policies with a joint value share one objective. Each other policy has its own objective, over transitions
@@ -167,7 +167,7 @@ def results_of(trainer: Trainer, rows: Rows, stats: Mapping[str, float]) -> dict
     norms = trainer.take_norms()
 
     def result(
-        played: Sequence[Played],
+        played: Sequence[PlayedSteps],
         mixer: Mixer,
         parameters: Tensor,
         columns: slice | Tensor,
@@ -181,7 +181,7 @@ def results_of(trainer: Trainer, rows: Rows, stats: Mapping[str, float]) -> dict
         return UpdateResult(surrogate.stats(level, scale) | dict(stats) | norm, surrogate)
 
     leaves = {
-        name: Played(
+        name: PlayedSteps(
             learned.stacks[name].network,
             learned.stacks[name].parameters.detach().clone().requires_grad_(),
             part.steps,

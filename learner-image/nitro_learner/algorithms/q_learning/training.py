@@ -19,7 +19,7 @@ from nitro_learner.algorithms.agents.stacked import clip_rows
 from nitro_learner.algorithms.gradient import MeanNorm
 from nitro_learner.algorithms.q_learning.batch import Arrays, Lanes, Picked, Places, Reader, Transitions
 from nitro_learner.algorithms.q_learning.learned import Learned
-from nitro_learner.algorithms.q_learning.model import Model
+from nitro_learner.algorithms.q_learning.model import QModel
 from nitro_learner.algorithms.q_learning.rewards import ValueUnits
 from nitro_learner.algorithms.q_learning.transitions import Rows, Shape
 from nitro_learner.algorithms.replay.buffer import ReplayBuffer
@@ -40,7 +40,7 @@ class Drawn:
     targets: Tensor
 
 
-class Trainer:
+class QTrainer:
     """The gradient steps of one round.
 
     Attributes:
@@ -50,7 +50,7 @@ class Trainer:
     """
 
     def __init__(
-        self, model: Model, learned: Learned, groups: Groups, replay: ReplayBuffer, shape: Shape
+        self, model: QModel, learned: Learned, groups: Groups, replay: ReplayBuffer, shape: Shape
     ) -> None:
         """
         Args:

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_learner.algorithms.agents.team import TeamMisfit
-from nitro_learner.algorithms.q_learning.batch import Memory, Picked, Places, Transitions
+from nitro_learner.algorithms.q_learning.batch import Memories, Picked, Places, Transitions
 from nitro_learner.algorithms.q_learning.memory.network import RecurrentQNetwork
-from nitro_learner.algorithms.q_learning.model import Model
+from nitro_learner.algorithms.q_learning.model import QModel
 from nitro_learner.algorithms.q_learning.transitions import Rows, Shape
 from nitro_learner.algorithms.replay.buffer import ReplayBuffer
 from nitro_learner.data.batch import Fragment, on_device
@@ -30,8 +30,8 @@ _ETA = 0.9
 """The part of the largest error in a sequence's priority (Kapturowski et al. 2019, section 2.3)."""
 
 
-class RecurrentModel(Model):
-    """See `Model`. The loss is the mean over the steps in which somebody acted."""
+class RecurrentQModel(QModel):
+    """See `QModel`. The loss is the mean over the steps in which somebody acted."""
 
     def network(self, inputs: int, actions: int) -> RecurrentQNetwork:
         return RecurrentQNetwork(inputs, actions, self.team.network, dueling=self.settings.dueling)
@@ -106,7 +106,7 @@ class RecurrentModel(Model):
         keep[..., 1:] = goes_on.reshape(by_sequence)[..., :-1] & (following[..., :-1] == places[..., 1:])
         before = picked.now("memory").reshape(*places.shape[:2], -1)[..., : self.team.network.memory_size]
         device = str(transitions.following.device)
-        memory = Memory(on_device(before, device), on_device(keep.transpose(2, 0, 1)[..., None], device))
+        memory = Memories(on_device(before, device), on_device(keep.transpose(2, 0, 1)[..., None], device))
         return replace(
             transitions,
             steps=replace(transitions.steps, memory=memory),

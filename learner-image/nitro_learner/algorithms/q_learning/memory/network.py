@@ -15,7 +15,7 @@ from nitro_learner.algorithms.agents.stacked_recurrent import (
     by_row,
     by_time,
 )
-from nitro_learner.algorithms.q_learning.batch import Memory, Steps, Transitions
+from nitro_learner.algorithms.q_learning.batch import Memories, Steps, Transitions
 from nitro_learner.algorithms.q_learning.network import QNetwork, heads
 
 
@@ -85,7 +85,7 @@ class RecurrentQNetwork(QNetwork):
             steps.observations.repeat(times, 1, 1),
             steps.actions,
             steps.acted,
-            Memory(steps.memory.before.repeat(times, 1, 1), steps.memory.keep.repeat(1, times, 1, 1)),
+            Memories(steps.memory.before.repeat(times, 1, 1), steps.memory.keep.repeat(1, times, 1, 1)),
         )
         memory = self._remembered(both, seen, scan) * carried.repeat(times, 1, 1)
         x = transitions.following.repeat(times, 1, 1)

@@ -8,7 +8,7 @@ import pytest
 from agents_support import agent_class, agents_fragment, team
 from nitro_learner.algorithms.agents.team import SharingLearner, Team
 from nitro_learner.algorithms.q_learning.learning import QLearner
-from nitro_learner.algorithms.q_learning.training import Trainer
+from nitro_learner.algorithms.q_learning.training import QTrainer
 from q_learning_support import values
 
 CLASSES = (agent_class("adversary", 1, size=3), agent_class("agent", 3, size=4))
@@ -82,13 +82,13 @@ def test_a_group_draws_as_much_as_one_agent_or_as_all(
     learner = QLearner(_team(group_batch=group_batch, settings={"batchSize": 128}))
     learner.regroup(PAIRS)
     drawn: list[Any] = []
-    original = Trainer.turn
+    original = QTrainer.turn
 
-    def turn(trainer: Trainer, size: int, number: int) -> Any:
+    def turn(trainer: QTrainer, size: int, number: int) -> Any:
         drawn.append((trainer.lanes["agent"], original(trainer, size, number)))
         return drawn[-1][1]
 
-    monkeypatch.setattr(Trainer, "turn", turn)
+    monkeypatch.setattr(QTrainer, "turn", turn)
     _update(learner, 1)
     lanes, (agents, columns) = drawn[0]
     # The stack has agent_1, then agent_2, which agent_0 plays too.

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from agents_support import agent_class
-from nitro_learner.algorithms.q_learning.memory.model import RecurrentModel
+from nitro_learner.algorithms.q_learning.memory.model import RecurrentQModel
 from nitro_learner.algorithms.replay.buffer import ReplayBuffer
 from recurrent_q_support import lane, learner_of, networks_of, remembering
 
@@ -160,9 +160,9 @@ def test_a_batch_of_one_sequence_is_corrected_for_its_priority(monkeypatch: pyte
     settings = {**SETTINGS, "batchSize": LENGTH, "replayRatio": 6.0, "priorityBeta": 1.0}
     learner = learner_of(*CLASSES, algorithm="iql", settings=settings)
     seen: list[tuple[np.ndarray, np.ndarray]] = []
-    original = RecurrentModel.draw
+    original = RecurrentQModel.draw
 
-    def draw(model: RecurrentModel, replay: ReplayBuffer, shape: Any, columns: Any, rng: Any) -> Any:
+    def draw(model: RecurrentQModel, replay: ReplayBuffer, shape: Any, columns: Any, rng: Any) -> Any:
         weights = replay._tree.weights
         least = [row[row > 0].min() for row in weights]
         places, found = original(model, replay, shape, columns, rng)
@@ -172,7 +172,7 @@ def test_a_batch_of_one_sequence_is_corrected_for_its_priority(monkeypatch: pyte
         seen.append((found.sum(1), expected))
         return places, found
 
-    monkeypatch.setattr(RecurrentModel, "draw", draw)
+    monkeypatch.setattr(RecurrentQModel, "draw", draw)
     for round in (1, 2):
         slots = [remembering(*CLASSES, slot=slot, length=LENGTH, envs=ENVS, seed=round) for slot in (0, 1)]
         learner.update(slots, round)
