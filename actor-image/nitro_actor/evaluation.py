@@ -5,8 +5,8 @@ from typing import Protocol
 import numpy as np
 
 EVALUATION_KWARGS = {"evaluationKwargs": True}
-"""What an environment's spec says of actors that play evaluations with kwargs of their own. Those of earlier
-releases ignored such kwargs."""
+"""What an environment's spec says of actors that play evaluations with kwargs of their own: a learner of
+the release before asks for it."""
 
 
 class _Environments(Protocol):

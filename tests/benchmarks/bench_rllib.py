@@ -24,7 +24,7 @@ import numpy as np
 from bench_rllib_bridge import ACTORS, STEPS, Parts
 from trained_run import trained
 
-from nitro_experiments.statistics import Interval, mean, mean_band, paired_difference
+from nitro_experiments.statistics.few_seeds import Interval, mean, mean_band, paired_difference
 from nitro_learner.run.views.plot_style import COLOURS, picture, thousands
 
 SETTINGS = {"lr": 5e-5, "gamma": 0.99, "lambda_": 1.0, "num_epochs": 30}

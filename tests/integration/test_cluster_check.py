@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from apiserver import ApiServer
 from job_redis import job_redis
@@ -25,7 +24,6 @@ from nitro_actor.check_process import Record
 from nitro_actor.own_check import has_room
 from nitro_api import resolve_stored
 from nitro_api.spec.learner_status import TrainingStatus
-from nitro_learner.backends.base import FatalError
 from nitro_learner.backends.knative import KnativeBackend
 from nitro_learner.run.check_listener import ActorCheck
 from nitro_learner.run.checking.report import report_of
@@ -109,28 +107,6 @@ async def test_a_learner_gets_what_an_actor_has_found() -> None:
             await backend.close()
     assert report.sound
     assert report.environment is not None
-
-
-async def test_an_actor_of_an_older_release_leaves_the_environment_unchecked() -> None:
-    async def unknown(_: web.Request) -> web.Response:
-        return web.json_response({"code": "not_found", "error": "there is no /v1/check"}, status=404)
-
-    app = web.Application()
-    app.router.add_get("/v1/check", unknown)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    backend = KnativeBackend(f"http://127.0.0.1:{runner.addresses[0][1]}", TOKEN, "redis://nowhere")
-    try:
-        with pytest.raises(FatalError, match="older release"):
-            await backend.check()
-        report = await ActorCheck(backend.check).found()
-    finally:
-        await backend.close()
-        await runner.cleanup()
-    assert report.sound
-    assert "older release" in report.unchecked["all of it"]
 
 
 def test_an_actor_without_memory_for_one_more_copy_checks_nothing(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from pathlib import Path
@@ -13,7 +12,6 @@ import yaml
 
 from apiserver import ApiServer, KubectlError
 from nitro_api import JobInvalid, load_job, resolve, resolve_stored
-from nitro_api.algorithms.registry import RECORDS
 from nitro_api.loading.job_file import apply_override
 from nitro_api.rules.update_rules import (
     IMMUTABLE_SENTENCE,
@@ -246,106 +244,6 @@ def test_the_api_server_takes_unusual_settings_in_a_job_and_in_its_pod(
     made = learner_job(make_view(learner=settings), None)
     made["metadata"] |= {"namespace": namespace, "ownerReferences": []}
     apiserver.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(made))
-
-
-SEVERAL = ("spec.environment.id=mpe2/simple_spread_v3", "spec.algorithm.name=ippo")
-
-
-@pytest.mark.parametrize(
-    ("changes", "usual", "other"),
-    [
-        ((), 6, 10),
-        (("spec.scaling.scaler=random-score",), 6, 10),
-        ((*SEVERAL, "spec.scaling.scaler=marless"), 10, 6),
-        ((*SEVERAL, "spec.scaling.scaler=random-score"), 10, 6),
-    ],
-)
-def test_a_job_that_was_stored_with_the_usual_window_is_replaced_by_its_file_without_it(
-    changes: tuple[str, ...], usual: int, other: int, apiserver: ApiServer, namespace: str
-) -> None:
-    file = json.dumps(job(*changes))
-    for window in (usual, other):  # earlier versions of the CRD had a default, 6, which was stored
-        stored = job(*changes, f"spec.scaling.window={window}", f"metadata.name=window-{window}")
-        apiserver.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(stored))
-    without = file.replace('"hopper"', f'"window-{usual}"')
-    apiserver.kubectl("replace", "-n", namespace, "-f", "-", input=without)
-    replaced = apiserver.get("ntj", f"window-{usual}", "-n", namespace)
-    assert "window" not in replaced["spec"]["scaling"]
-    assert resolve(load_job(replaced)).spec.scaling.window == usual
-    written_again = {"spec": {"scaling": {"window": usual}}}
-    apiserver.request("PATCH", TRAINING_JOB.path(namespace, f"window-{usual}"), written_again)
-    without = file.replace('"hopper"', f'"window-{other}"')
-    with pytest.raises(KubectlError, match=r"spec\.scaling: .*cannot change after creation"):
-        apiserver.kubectl("replace", "-n", namespace, "-f", "-", input=without)
-
-
-@pytest.mark.parametrize(
-    ("changes", "usual"),
-    [
-        ((), "fixed"),
-        (("spec.algorithm.preset=paper",), "nitro"),
-        (("spec.algorithm.name=impact",), "fixed"),
-        (("spec.algorithm={name: impact, preset: artifact}",), "nitro"),
-        (("spec.algorithm.name=rllib/ppo",), "nitro"),
-        (SEVERAL, "fixed"),
-    ],
-)
-def test_a_stored_job_keeps_its_scaler_when_its_file_without_one_replaces_it(
-    changes: tuple[str, ...], usual: str, apiserver: ApiServer, namespace: str
-) -> None:
-    for scaler in ("nitro", "fixed"):  # earlier versions of the CRD had a default, nitro, which was stored
-        name = f"with-{scaler}"
-        stored = job(*changes, f"spec.scaling.scaler={scaler}", f"metadata.name={name}")
-        apiserver.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(stored))
-        file = json.dumps(job(*changes, f"metadata.name={name}"))
-        apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=file)
-        assert apiserver.get("ntj", name, "-n", namespace)["spec"]["scaling"]["scaler"] == scaler
-        if scaler == usual:
-            apiserver.kubectl("replace", "-n", namespace, "-f", "-", input=file)
-            found = load_job(apiserver.get("ntj", name, "-n", namespace))
-            assert (found.spec.scaling.scaler, resolve(found).spec.scaling.scaler) == (None, scaler)
-        else:
-            with pytest.raises(KubectlError, match=r"spec\.scaling: .*cannot change after creation"):
-                apiserver.kubectl("replace", "-n", namespace, "-f", "-", input=file)
-
-
-def test_a_stored_job_may_lose_only_the_scaler_that_its_algorithm_and_preset_have_anyway(
-    apiserver: ApiServer, namespace: str
-) -> None:
-    pairs = [(name, preset) for name, record in RECORDS.items() for preset in record.presets]
-    for number, (algorithm, preset) in enumerate(pairs):
-        changes = [f"spec.algorithm={{name: {algorithm}, preset: {preset}}}"]
-        if RECORDS[algorithm].agents == "several":
-            changes += [SEVERAL[0], "spec.algorithm.teamReward=true"]
-        usual = resolve(load_job(job(*changes))).spec.scaling.scaler
-        for scaler in ("nitro", "fixed"):
-            name = f"{scaler}-{number}"
-            stored = job(*changes, f"spec.scaling.scaler={scaler}", f"metadata.name={name}")
-            apiserver.request("POST", TRAINING_JOB.path(namespace), stored)
-            refused = contextlib.nullcontext() if scaler == usual else pytest.raises(KubectlError)
-            with refused:
-                apiserver.request(
-                    "PATCH", TRAINING_JOB.path(namespace, name), {"spec": {"scaling": {"scaler": None}}}
-                )
-
-
-def test_a_run_that_began_with_another_scaler_cannot_get_todays_by_name(
-    apiserver: ApiServer, namespace: str
-) -> None:
-    """Its file names none, and it began under a version whose preset had nitro."""
-    path = TRAINING_JOB.path(namespace, "begun")
-    apiserver.request("POST", TRAINING_JOB.path(namespace), job("metadata.name=begun"))
-    named = {"spec": {"scaling": {"scaler": "fixed"}}}
-    apiserver.request("PATCH", f"{path}/status", {"status": {"scaler": "nitro", "training": {"round": 1}}})
-    said = r"spec\.scaling\.scaler: .*the run began with scaler: nitro, which it keeps; remove it"
-    with pytest.raises(KubectlError, match=said):
-        apiserver.request("PATCH", path, named)
-    kept = resolve_stored(apiserver.get("ntj", "begun", "-n", namespace))
-    assert kept.spec.scaling.scaler == "nitro"
-    apiserver.request("PATCH", f"{path}/status", {"status": {"scaler": "fixed"}})
-    apiserver.request("PATCH", path, named)
-    apiserver.request("PATCH", path, {"spec": {"scaling": {"scaler": None}}})
-    assert resolve_stored(apiserver.get("ntj", "begun", "-n", namespace)).spec.scaling.scaler == "fixed"
 
 
 STATUS = {

@@ -221,14 +221,16 @@ class TestNotManaged:
     @pytest.mark.parametrize(
         ("answer", "reason"),
         [
-            ({"status": 200, "body": {"protocol": PROTOCOL_VERSION, "id": "Hopper-v5"}}, None),
             ({"status": 200, "body": {"protocol": PROTOCOL_VERSION, "id": "Hopper-v5", "envs": 8}}, None),
             (
                 {"status": 200, "body": {"protocol": PROTOCOL_VERSION, "id": "Hopper-v5", "envs": 4}},
                 "EnvsDiffer",
             ),
             ({"status": 200, "body": {"protocol": 0, "id": "Hopper-v5"}}, "ProtocolMismatch"),
-            ({"status": 200, "body": {"protocol": PROTOCOL_VERSION, "id": "Ant-v5"}}, "OtherEnvironment"),
+            (
+                {"status": 200, "body": {"protocol": PROTOCOL_VERSION, "id": "Ant-v5", "envs": 8}},
+                "OtherEnvironment",
+            ),
             ({"errorMessage": "secret words"}, "FunctionUnhealthy"),
         ],
     )

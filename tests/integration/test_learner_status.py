@@ -29,7 +29,7 @@ from nitro_learner.cluster.job_mirror import JobMirror
 from nitro_learner.cluster.job_watch import JobWatch
 from nitro_learner.cluster.status_reporter import StatusReporter
 from nitro_operator.builders import JobView, learner_access
-from nitro_operator.kube.kinds import ROLE, TRAINING_JOB
+from nitro_operator.kube.kinds import TRAINING_JOB
 from nitro_operator.observation import reported
 from nitro_operator.scaling import demand
 from operator_objects import CONFIG
@@ -131,27 +131,6 @@ def test_a_grant_arrives_as_an_event_and_an_idle_learner_reads_nothing(
         assert grants.empty()
         assert learner.reads() == reads
     eventually(lambda: learner.watches() == before, what="the end of the watch")
-
-
-def test_a_learner_that_may_not_watch_polls_and_watches_once_it_may(
-    learner: Learner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its Role was made by an operator of an older release, which is upgraded later."""
-    monkeypatch.setattr("nitro_learner.cluster.job_watch._FORBIDDEN_SECONDS", 1.0)
-    path = ROLE.path(learner.namespace, learner.role)
-    rules = learner.server.request("GET", path)["rules"]
-    learner.server.request("PATCH", path, {"rules": [rules[0] | {"verbs": ["get"]}, *rules[1:]]})
-    before, reads = learner.watches(), learner.reads()
-    with reporting(learner) as (_, grants):
-        for actors in (3, 6):
-            learner.grant(actors)
-            assert grants.get(timeout=SECONDS) == actors
-        eventually(lambda: learner.reads() >= reads + 3, what="polls")
-        assert learner.watches() == before
-        learner.server.request("PATCH", path, {"rules": rules})
-        eventually(lambda: learner.watches() > before, what="the watch")
-        learner.grant(2)
-        assert grants.get(timeout=SECONDS) == 2
 
 
 def test_a_watch_from_a_version_that_is_forgotten_reads_the_job_anew(learner: Learner) -> None:

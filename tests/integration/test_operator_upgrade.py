@@ -95,6 +95,8 @@ def test_a_running_job_keeps_learner_and_actors_until_it_is_resumed(cluster: Clu
 
 
 PROFILE = "container.apparmor.security.beta.kubernetes.io/"
+SOUND = {"protocol": PROTOCOL_VERSION, "id": "Hopper-v5", "envs": 8}
+"""What a function says of itself."""
 
 
 def test_a_running_job_with_a_forbidden_annotation_goes_on_and_a_new_or_changed_one_is_refused(
@@ -194,7 +196,7 @@ def test_a_running_job_keeps_its_own_lambda_function_of_another_protocol_until_i
         region="us-east-2",
     )
     invocation = f"POST /2015-03-31/functions/{name}/invocations"
-    aws_service.answers[name] = {"status": 200, "body": {"protocol": PROTOCOL_VERSION, "id": "Hopper-v5"}}
+    aws_service.answers[name] = {"status": 200, "body": SOUND}
     start(1)
     cluster.apply(secret("aws", **CREDENTIALS), job("hopper", backend=backend))
     cluster.start_learner("hopper")

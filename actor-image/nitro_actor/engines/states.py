@@ -76,9 +76,9 @@ class Hook:
 
     def set(self, state: dict[str, np.ndarray]) -> None:
         own = dict(state)
-        elapsed = own.pop(_ELAPSED, np.zeros(0)) if self._limits else ()
+        elapsed = own.pop(_ELAPSED) if self._limits else ()
         self._environment.set_state(own)
-        for limit, steps in zip(self._limits, elapsed, strict=False):  # none in a state of an older release
+        for limit, steps in zip(self._limits, elapsed, strict=True):
             limit._elapsed_steps = int(steps)  # type: ignore[assignment]
 
 

@@ -22,7 +22,6 @@ class DescribedEnvironment:
         resumable: whether fragments carry an end state.
         info_metrics: entries of the steps' info whose numbers fragments carry.
         stateful_wrappers: gymnasium's wrappers whose state goes on from episode to episode, by their names.
-        evaluation_kwargs: whether actors play evaluations with kwargs of their own.
         envs: copies that an actor has, where it tells it; only Lambda functions do.
         json: the whole answer but `envs`, as checkpoints keep it.
     """
@@ -34,7 +33,6 @@ class DescribedEnvironment:
     resumable: bool
     info_metrics: tuple[str, ...]
     stateful_wrappers: tuple[str, ...]
-    evaluation_kwargs: bool
     envs: int | None
     json: Mapping[str, Any] = field(repr=False)
 
@@ -53,7 +51,6 @@ class DescribedEnvironment:
             resumable=bool(json.get("resumable")),
             info_metrics=tuple(json.get("infoMetrics", ())),
             stateful_wrappers=tuple(json.get("statefulWrappers", ())),
-            evaluation_kwargs=bool(json.get("evaluationKwargs")),
             envs=json.get("envs"),
             json={name: value for name, value in json.items() if name != "envs"},
         )

@@ -10,9 +10,7 @@ from pydantic import BaseModel, ValidationError
 from nitro_api.base import WITHOUT_RULES
 from nitro_api.errors import ABSENT, FieldError, JobInvalid
 from nitro_api.loading import yamlfile
-from nitro_api.resolution.episodes import keep_rollout, rollout
-from nitro_api.resolution.presets import preset_values
-from nitro_api.resolution.resolve import keep_rate, keep_scaler, resolve
+from nitro_api.resolution.resolve import keep_begun, resolve
 from nitro_api.rules import agents_rules, cache_rules, network_rules, payload_rules
 from nitro_api.schema.openapi import schema_at
 from nitro_api.schema.wording import (
@@ -161,8 +159,7 @@ def lost_points(source: Path | str | dict[str, Any], overrides: Sequence[str] = 
 
 def resolve_stored(stored: Mapping[str, Any]) -> ResolvedJob:
     """The resolved job of an object as the API server has it, without its status and most metadata. A run
-    that has begun keeps its rollouts, its scaler and its learning rate's course, even if this version has
-    other defaults, or if spec.stop, which may change, would now give another one.
+    that has begun keeps what `keep_begun` says.
 
     Raises:
         JobInvalid: with every mistake.
@@ -180,23 +177,8 @@ def resolve_stored(stored: Mapping[str, Any]) -> ResolvedJob:
     training = status.get("training")
     if isinstance(training, Mapping) and "round" in training:
         known = TrainingStatus.model_validate(dict(training))
-        begun = known.model_dump(
-            by_alias=True, include={"rollout_length", "envs_per_actor"}, exclude_none=True
-        )
-        keep_rollout(job.spec.environment, {**_former_rollout(job), **begun})
-        keep_scaler(job.spec.scaling, status.get("scaler"))
-        keep_rate(job.spec, known.learning_rate_anneal)
+        keep_begun(job.spec, known.model_dump(by_alias=True))
     return resolve(job)
-
-
-def _former_rollout(job: NitroTrainingJob) -> dict[str, int]:
-    """The rollouts of a run that began before they were reported in status.training."""
-    algorithm, environment = job.spec.algorithm, job.spec.environment
-    preset = preset_values(algorithm.preset, algorithm=algorithm.name, atari=environment.is_atari)
-    steps, envs = rollout(
-        environment, preset["environment.rolloutLength"], preset["environment.envsPerActor"], cut=True
-    )
-    return {"rolloutLength": steps, "envsPerActor": envs}
 
 
 def _check(data: dict[str, Any]) -> tuple[NitroTrainingJob | None, list[tuple[Location, FieldError]]]:

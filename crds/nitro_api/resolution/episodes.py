@@ -11,8 +11,6 @@ gymnasium.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from nitro_api.spec.environment import Environment, GivenEnvironment
 
@@ -89,39 +87,25 @@ def time_limit(environment: GivenEnvironment) -> int | None:
     return limit if type(limit) is int and limit > 0 else None
 
 
-def rollout(environment: GivenEnvironment, steps: int, envs: int, *, cut: bool = False) -> tuple[int, int]:
+def rollout(environment: GivenEnvironment, steps: int, envs: int) -> tuple[int, int]:
     """T and E of a job. A value that the job does not set is chosen so that E divides T.
 
     Args:
         environment: not resolved.
         steps, envs: the preset's T and E. Several copies must not cut episodes that cannot go on in the next
             rollout. For such environments, E may be smaller and T may be larger.
-        cut: whether copies may cut such episodes, as in runs that began under an earlier version.
     """
     if environment.envs_per_actor is not None:
         shared = math.ceil(steps / environment.envs_per_actor) * environment.envs_per_actor
         return environment.rollout_length or shared, environment.envs_per_actor
     least: float = 1
-    if envs > 1 and not cut and not resumable(environment):
+    if envs > 1 and not resumable(environment):
         least = time_limit(environment) or math.inf
         if least <= _LONGER * steps:
             steps *= math.ceil(least / steps)
     steps = environment.rollout_length or steps
     fitting = [n for n in range(1, min(envs, steps) + 1) if steps % n == 0 and steps / n >= least]
     return steps, max(fitting, default=1)
-
-
-def keep_rollout(environment: GivenEnvironment, begun: Mapping[str, Any]) -> None:
-    """Set T and E of a job whose run has begun to those that it began with, unless the job says otherwise.
-
-    Args:
-        environment: not resolved; it is changed.
-        begun: rolloutLength and envsPerActor; without them nothing is set.
-    """
-    steps, envs = begun.get("rolloutLength"), begun.get("envsPerActor")
-    free = environment.rollout_length in (None, steps) and environment.envs_per_actor in (None, envs)
-    if steps and envs and free:
-        environment.rollout_length, environment.envs_per_actor = steps, envs
 
 
 def cut_warning(environment: Environment) -> str | None:

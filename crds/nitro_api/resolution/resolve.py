@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic.alias_generators import to_snake
@@ -22,7 +23,7 @@ from nitro_api.spec.job import GivenSpec, JobSpec, Metadata, NitroTrainingJob, R
 from nitro_api.spec.lambda_backend import MEMORY_MIB, GivenLambdaBackend, function_name, image_region
 from nitro_api.spec.pods import Resources
 from nitro_api.spec.pricing import GivenPricing
-from nitro_api.spec.scaling import GivenScaling, Scaling
+from nitro_api.spec.scaling import Scaling
 from nitro_api.spec.sharing import Sharing
 
 CLAIM_SIZE = "1Gi"
@@ -33,8 +34,6 @@ LONG_STEPS, SMALL_ROUND = 1_000_000, 4096
 of 8 actors with the preset's rolloutLength."""
 MARLESS_THRESHOLD = 0.5
 """spec.scaling.threshold, as in the MARLess paper."""
-PRESET_SCALERS = ("nitro", "fixed")
-"""The scalers that a job may have without naming one, by this version's presets or by an earlier one's."""
 _SETTINGS, _SETTING = path_of("", "hyperparameters"), "learningRateAnneal"
 
 
@@ -103,18 +102,6 @@ def _resolve_environment(spec: GivenSpec) -> None:
     _fill(environment, "clipRewards", environment.is_atari)
     conv = environment.is_atari or spec.network.conv_layers is not None
     _fill(spec.network, "type", "conv" if conv else "mlp")
-
-
-def keep_scaler(scaling: GivenScaling, begun: Any) -> None:
-    """Set the scaler of a job whose run has begun to the one that it began with, unless the job names one.
-    Earlier versions gave another one to some algorithms.
-
-    Args:
-        scaling: not resolved; it is changed.
-        begun: the scaler; anything but one of the presets' is left out.
-    """
-    if scaling.scaler is None and begun in PRESET_SCALERS:
-        scaling.scaler = begun
 
 
 def preset_of(spec: GivenSpec) -> dict[str, Any]:
@@ -196,21 +183,22 @@ def falls_at_constant_rate(spec: JobSpec) -> bool:
     return largest <= SMALL_ROUND and least_steps(spec) >= LONG_STEPS
 
 
-def keep_rate(spec: GivenSpec, begun: bool | None) -> None:
-    """Have the learning rate of a job whose run has begun fall, or not, as it did, unless the job says
-    otherwise.
+def keep_begun(spec: GivenSpec, begun: Mapping[str, Any]) -> None:
+    """Set rollouts and the learning rate's course of a job whose run has begun to those that it began with,
+    unless the job says otherwise: another version may have other defaults, and that of the rate goes by
+    spec.stop, which may change.
 
     Args:
         spec: not resolved; it is changed.
-        begun: learningRateAnneal of the run; None of one that began before there was any other default than
-            the preset's.
+        begun: rolloutLength, envsPerActor and learningRateAnneal of the run; what is not known is left out.
     """
-    settings = spec.algorithm.hyperparameters
-    if isinstance(settings, PpoHyperparameters) and settings.to_dict().get(_SETTING) is None:
-        atari = spec.environment.is_atari
-        preset = preset_values(spec.algorithm.preset, algorithm=spec.algorithm.name, atari=atari)
-        usual = preset[f"{_SETTINGS}{_SETTING}"]
-        settings.learning_rate_anneal = usual if begun is None else begun
+    environment, settings = spec.environment, spec.algorithm.hyperparameters
+    rollout = {"rolloutLength": environment.rollout_length, "envsPerActor": environment.envs_per_actor}
+    if all(begun.get(name) and given in (None, begun[name]) for name, given in rollout.items()):
+        for name in rollout:
+            _fill(environment, name, begun[name])
+    if isinstance(settings, PpoHyperparameters):
+        _fill(settings, _SETTING, begun.get(_SETTING))
 
 
 def _resolve_agents(spec: GivenSpec) -> None:

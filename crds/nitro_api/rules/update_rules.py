@@ -2,9 +2,6 @@
 
 from typing import Any
 
-from nitro_api.algorithms.registry import TEAM_RECORDS
-from nitro_api.base import set_to
-from nitro_api.scalers import GROWTH_WINDOW, MARLESS_WINDOW, WINDOW
 from nitro_api.spec.job import JobSpec
 from nitro_api.spec.pod_template import PodTemplate
 
@@ -32,28 +29,6 @@ MENDABLE = (
 )
 """Parts of spec that may change while the job is suspended. They decide where the run's pods are, what they
 have and where the run is recorded, not what it computes."""
-
-USUAL = {
-    "scaling.scaler": "self.algorithm.preset == 'tuned' && !self.algorithm.name.startsWith('rllib/') "
-    "? 'fixed' : 'nitro'",
-    "scaling.window": f"{set_to('scaling.scaler', 'marless')} || "
-    f"({set_to('scaling.scaler', 'random-score')} && self.algorithm.name in {list(TEAM_RECORDS)}) "
-    f"? {MARLESS_WINDOW} : {set_to('scaling.scaler', 'growth')} ? {GROWTH_WINDOW} : {WINDOW}",
-    "actor.perPod": "1",
-}
-"""Fields, each with its usual value in CEL. A change from the usual value to an absent field, or the reverse,
-is allowed. The API server wrote such a default into the jobs of earlier versions, whose files do not have
-it. A field that is absent before and after has not changed, whatever its usual value."""
-
-KEPT_SCALER = {
-    "rule": "has(oldSelf.spec.scaling.scaler) || !has(self.spec.scaling.scaler) || !has(oldSelf.status) "
-    "|| !has(oldSelf.status.scaler) || self.spec.scaling.scaler == oldSelf.status.scaler",
-    "messageExpression": "'the run began with scaler: ' + oldSelf.status.scaler "
-    "+ ', which it keeps; remove it'",
-    "fieldPath": ".spec.scaling.scaler",
-}
-"""The rule, in CEL, that a job which names no scaler gets by name only the one that its run began with: that
-of an earlier version's preset may be another than today's, which USUAL lets in."""
 
 IMMUTABLE_SENTENCE = (
     "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished, activeDeadlineSeconds, "
@@ -85,8 +60,7 @@ def changeable(name: str, paths: tuple[str, ...] = (*MUTABLE, *MENDABLE)) -> lis
 
 def mendable_settings(spec: JobSpec) -> dict[str, Any]:
     """The values of MENDABLE that differ from their defaults. A later version may add fields, so a job that
-    does not use them has the same settings in both versions: release 0.1 has a cache without resources, which
-    does not count."""
+    does not use them has the same settings in both versions. A cache without resources is none."""
     found: dict[str, Any] = {}
     for part, model in (("actor", spec.actor), ("learner", spec.learner)):
         given = model.model_dump(mode="json", by_alias=True, exclude_defaults=True)

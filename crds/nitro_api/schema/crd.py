@@ -4,6 +4,7 @@ crds/nitrotrainingjobs.yaml`."""
 from __future__ import annotations
 
 import copy
+import json
 import sys
 from typing import Any, cast
 
@@ -11,10 +12,8 @@ import yaml
 
 from nitro_api.rules.update_rules import (
     IMMUTABLE_SENTENCE,
-    KEPT_SCALER,
     MENDABLE,
     MENDABLE_SENTENCE,
-    USUAL,
     changeable,
     immutable_fields,
     mendable_fields,
@@ -61,8 +60,7 @@ def render() -> str:
 
 
 UNWRITTEN = ("scaling.hold", "scaling.sleep", "actor.perPod")
-"""Fields whose default the API server does not write into jobs. A learner of release 0.1 may run through an
-upgrade, and refuses a job with fields that it does not know."""
+"""Fields whose default the API server does not write into jobs, so that a new CRD changes no stored job."""
 
 
 def definition() -> dict[str, Any]:
@@ -116,7 +114,6 @@ def _root() -> Schema:
         *(_immutable(name) for name in immutable_fields()),
         *(_mendable(name) for name in mendable_fields()),
     ]
-    root["x-kubernetes-validations"] = [*root.get("x-kubernetes-validations", []), KEPT_SCALER]
     root["required"] = ["spec"]
     _drop_spare_messages(root)
     return root
@@ -159,24 +156,15 @@ def _all_same(name: str, fields: list[str]) -> str:
 
 def _same(path: str) -> str:
     """The rule that a field has not changed. Its parent needs a default, so that the parent always exists."""
-    if path in USUAL:
-        new, old = (
-            f"(has({spec}.{path}) ? {spec}.{path} : {USUAL[path].replace('self', spec)})"
-            for spec in ("self", "oldSelf")
-        )
-        return f"((!has(self.{path}) && !has(oldSelf.{path})) || {new} == {old})"
-    if _always_there(path):
-        return f"self.{path} == oldSelf.{path}"
-    return f"has(self.{path}) == has(oldSelf.{path}) && (!has(self.{path}) || self.{path} == oldSelf.{path})"
-
-
-def _always_there(path: str) -> bool:
-    """Whether the API server has a field in every job, because it is required or has a default."""
     *parents, name = path.split(".")
     holder = cast("Schema", schema_at(("spec", *parents)))
-    return path not in UNWRITTEN and (
-        "default" in holder["properties"][name] or name in holder.get("required", ())
-    )
+    if path in UNWRITTEN:
+        default = json.dumps(holder["properties"][name]["default"])
+        new, old = (f"(has({spec}.{path}) ? {spec}.{path} : {default})" for spec in ("self", "oldSelf"))
+        return f"{new} == {old}"
+    if "default" in holder["properties"][name] or name in holder.get("required", ()):
+        return f"self.{path} == oldSelf.{path}"  # the API server has it in every job
+    return f"has(self.{path}) == has(oldSelf.{path}) && (!has(self.{path}) || self.{path} == oldSelf.{path})"
 
 
 class _CrdDumper(yaml.SafeDumper):

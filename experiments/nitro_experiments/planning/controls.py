@@ -43,22 +43,16 @@ def mean_profile(runs: Sequence[Sequence[int]]) -> list[int]:
     return [int(after - before) for before, after in pairwise(sums)]
 
 
-def with_schedule(
-    job: ResolvedJob, schedule: Sequence[int], limits: tuple[int, int] | None = None
-) -> ResolvedJob:
-    """A resolved job with the scaler `schedule` in place of its own; all else is equal.
-
-    Args:
-        limits: minActors and maxActors in place of the job's own, widened where the schedule leaves them.
-            Off-policy jobs depend on them: a round waits for at least minActors fragments.
+def with_schedule(job: ResolvedJob, schedule: Sequence[int]) -> ResolvedJob:
+    """A resolved job with the scaler `schedule` in place of its own; all else is equal. Its range is widened
+    where the schedule leaves it: a round of an off-policy job waits for at least minActors fragments.
     """
     data = job.to_dict()
-    low, high = limits or (job.spec.scaling.min_actors, job.spec.scaling.max_actors)
     data["spec"]["scaling"] = {
         "scaler": "schedule",
         "schedule": list(schedule),
-        "minActors": min(low, *schedule),
-        "maxActors": max(high, *schedule),
+        "minActors": min(job.spec.scaling.min_actors, *schedule),
+        "maxActors": max(job.spec.scaling.max_actors, *schedule),
     }
     return resolve(load_job(data))
 

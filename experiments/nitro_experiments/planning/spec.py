@@ -32,7 +32,6 @@ from nitro_experiments.planning.target import Target
 from nitro_learner.training.round_report import COLUMNS
 
 Score = Literal["reward_mean", "evaluation_mean"]
-SCORES: tuple[Score, ...] = get_args(Score)
 ControlKind = Literal["permuted", "replayed"]
 DEFAULT = "default"
 """The variant with the job's own settings, which the best trial of a search is compared with."""
@@ -155,6 +154,11 @@ class Experiment(Model):
     def compared(self) -> list[str]:
         """The names of all variants and controls."""
         return [*self.variants, *self.permuted, *self.replayed]
+
+    @property
+    def scores(self) -> list[Score]:
+        """All scores, the experiment's own first."""
+        return [self.score, *(one for one in get_args(Score) if one != self.score)]
 
     def target_in(self, environment: str) -> float | None:
         """The target in an environment."""

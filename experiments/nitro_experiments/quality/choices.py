@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_experiments import statistics
 from nitro_experiments.quality.agreement import Floats
-from nitro_experiments.statistics import Interval
+from nitro_experiments.statistics import few_seeds
+from nitro_experiments.statistics.few_seeds import Interval
 from nitro_learner.scalers.nitro import STATISTICS
 
 
@@ -62,8 +62,8 @@ def choices(measured: Mapping[str, Floats], gained: Floats) -> dict[str, ChosenR
             values = measured[name]
             once = [gained[_lowest(column, count)].sum(axis=0) for column in values.T]
             averaged = gained[_lowest(values.mean(axis=1), count)].sum(axis=0)
-            found[name] = ChosenRounds(statistics.mean(averaged), statistics.mean(np.mean(once, axis=0)))
-    return found | {"chance": ChosenRounds(statistics.mean(count * gained.mean(axis=0)))}
+            found[name] = ChosenRounds(few_seeds.mean(averaged), few_seeds.mean(np.mean(once, axis=0)))
+    return found | {"chance": ChosenRounds(few_seeds.mean(count * gained.mean(axis=0)))}
 
 
 def _without_limits(sums: Sequence[float] | Floats) -> Interval:

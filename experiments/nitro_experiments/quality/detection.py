@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from nitro_api import ResolvedJob
-from nitro_experiments import statistics
 from nitro_experiments.planning.plan import PlannedRun
 from nitro_experiments.planning.spec import Budget
 from nitro_experiments.quality.agreement import (
@@ -32,7 +31,8 @@ from nitro_experiments.reading.folder import machine
 from nitro_experiments.running.local_runs import LocalRuns
 from nitro_experiments.running.progress import ProgressLines
 from nitro_experiments.running.runner import Runner
-from nitro_experiments.statistics import Interval
+from nitro_experiments.statistics import few_seeds
+from nitro_experiments.statistics.few_seeds import Interval
 from nitro_experiments.studies.probe import repeatable
 from nitro_experiments.writing import cells
 from nitro_learner.boosting.detector import transitions
@@ -132,7 +132,7 @@ def _look_again(
             "splitHalf": split_half(gained_by.sooner),
         }
         for name, gained in (("sooner", gained_by.sooner), ("later", gained_by.later)):
-            over_seeds = _told(statistics.mean(gained.mean(axis=0)))
+            over_seeds = _told(few_seeds.mean(gained.mean(axis=0)))
             told["gain"][name] = {**over_seeds, "byRound": gained.mean(axis=1).tolist()}
         told["gain"]["boosted"] = boosted(gained_by.sooner)
         told["gain"]["choices"] = {

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from nitro_experiments import statistics
 from nitro_experiments.quality.agreement import Floats, spearman
 from nitro_experiments.reading.curves import FinishedRun
-from nitro_experiments.statistics import Interval
+from nitro_experiments.statistics import few_seeds
+from nitro_experiments.statistics.few_seeds import Interval
 from nitro_learner.training.round_report import STATISTICS
 
 
@@ -44,5 +44,5 @@ def over_runs(runs: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
     for name in STATISTICS:
         known = np.array([run[name] for run in runs if np.isfinite(run.get(name, np.nan))])
         if len(known):
-            found[name] = statistics.mean(known)
+            found[name] = few_seeds.mean(known)
     return found

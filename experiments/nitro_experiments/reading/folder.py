@@ -55,9 +55,7 @@ class ExperimentDir:
         Raises:
             RunDirError: the folder holds something other than an experiment.
         """
-        # An older version did not mark its folders, but left both files.
-        ours = folders.is_marked(self.path) or (self.spec.exists() and self.machine.exists())
-        if not ours and (names := folders.contents(self.path)):
+        if not folders.is_marked(self.path) and (names := folders.contents(self.path)):
             raise RunDirError(
                 f"{self.path} holds something that is no experiment of nitro ({folders.shown(names)}). "
                 "Nothing was changed. Choose another folder, which is new or empty."
@@ -118,27 +116,20 @@ class ExperimentDir:
         """The seeds that the experiment's file had before any run had ended, and each time that they changed
         later.
 
-        Each has `seeds`, and `ended`: how many runs had ended by then. In a folder of an older version the
-        first are those of its experiment.yaml.
+        Each has `seeds`, and `ended`: how many runs had ended by then.
 
         Raises:
             RunDirError: seeds.json is damaged.
         """
-        if not self.seeds.exists() and isinstance(found := self._opened().get("seeds"), list):
-            return [{"seeds": found, "ended": 0}]
         return _entries(self.seeds)
 
     def _name(self) -> str | None:
         """Name of the experiment in the folder; None where there is none, or its file cannot be read."""
-        return self._opened().get("name")
-
-    def _opened(self) -> dict[str, Any]:
-        """The experiment's file in the folder; empty where there is none, or where it cannot be read."""
         try:
             found = yaml.safe_load(self.spec.read_text(encoding="utf-8"))
         except (FileNotFoundError, UnicodeDecodeError, yaml.YAMLError):
             found = None
-        return found if isinstance(found, dict) else {}
+        return found.get("name") if isinstance(found, dict) else None
 
     def finished(self, run: PlannedRun) -> bool:
         """Whether the run has reached its budget.
@@ -177,7 +168,7 @@ class ExperimentDir:
             shutil.rmtree(old, ignore_errors=True)  # of a removal that was killed
             schedule = job.spec.scaling.schedule or []
             begun = folder.has_run() and folder.job.exists()
-            if begun and not (_scaling_begun(folder, schedule) and _has_played(folder, schedule)):
+            if begun and not (_began_with(folder, schedule) and _has_played(folder, schedule)):
                 folder.path.rename(old)  # at once: after a kill, half of a run would be taken for one
                 shutil.rmtree(old)
         folders.mark(folder.path)
@@ -196,19 +187,13 @@ class ExperimentDir:
             schedule = mean_profile(profiles)
         else:
             schedule = permuted(profiles[0], run.sources[0].job.spec.scaling.window, run.seed)
-        # An older version gave a control the range of its schedule. Such a run stays what it is.
-        begun = _scaling_begun(self.run(run), schedule)
-        low, high = begun.get("minActors"), begun.get("maxActors")
-        return with_schedule(run.job, schedule, (low, high) if low and high else None)
+        return with_schedule(run.job, schedule)
 
 
-def _scaling_begun(folder: RunDir, schedule: Sequence[int]) -> dict[str, Any]:
-    """spec.scaling of the folder's job, if its schedule is the beginning of this one; else nothing."""
-    if not folder.job.exists():
-        return {}
-    scaling: dict[str, Any] = folder.read_job()["spec"]["scaling"]
-    begun = scaling.get("schedule", [])
-    return scaling if begun == list(schedule[: len(begun)]) else {}
+def _began_with(folder: RunDir, schedule: Sequence[int]) -> bool:
+    """Whether the schedule of the folder's job is the beginning of this one."""
+    begun = folder.read_job()["spec"]["scaling"].get("schedule", [])
+    return bool(begun == list(schedule[: len(begun)]))
 
 
 def _has_played(folder: RunDir, schedule: Sequence[int]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nitro_experiments.statistics import Floats, Interval, holm
+from nitro_experiments.statistics.few_seeds import Floats, Interval, holm
 
 SEEDS_FOR_A_VERDICT = 10
 """With fewer seeds an interval is wide, and it leans on the assumption that differences are normal."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nitro_experiments import statistics
 from nitro_experiments.planning.spec import DEFAULT, Experiment
-from nitro_experiments.reading.results import Results
+from nitro_experiments.statistics import few_seeds
+from nitro_experiments.statistics.results import Results
 from nitro_experiments.writing import cells, question_answers
 from nitro_experiments.writing.cells import SEEDS_FOR_A_VERDICT, Difference
 from nitro_experiments.writing.question_answers import Answered
@@ -80,7 +80,7 @@ def _difference(
     experiment: Experiment, results: Results, verdict: str, pair: tuple[str, str], text: str, place: str
 ) -> str:
     variant, other = pair
-    level = cells.number(statistics.mean(results.at_budget(other, experiment.score)).value)
+    level = cells.number(few_seeds.mean(results.at_budget(other, experiment.score)).value)
     seeds = len(results.seeds)
     return (
         f"{_VERDICTS[verdict]}{place}: `{variant}` against `{other}` changes the return of {level} by "

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from nitro_experiments import statistics
 from nitro_experiments.planning.spec import Experiment
 from nitro_experiments.reading.curves import Floats
-from nitro_experiments.reading.results import Results
+from nitro_experiments.statistics import few_seeds
+from nitro_experiments.statistics.results import Results
 from nitro_experiments.writing import cells
 from nitro_experiments.writing.cells import Difference
 from nitro_experiments.writing.question_answers import dearer
@@ -49,7 +49,7 @@ def table(results: Results, experiment: Experiment) -> Iterator[str]:
     )
     for variant, values in finals.items():
         rounds = [run.spent(_UNIT, "rounds").at(dollars) for run in results.runs[variant]]
-        row = [variant, cells.interval(statistics.mean(values)), cells.number(float(np.mean(rounds)))]
+        row = [variant, cells.interval(few_seeds.mean(values)), cells.number(float(np.mean(rounds)))]
         yield cells.line([*row, *([cells.price(paid[variant])] if paid else [])])
     yield ""
     asked = [(one, other) for one, other in experiment.questions.values()] or results.pairs
@@ -62,7 +62,7 @@ def table(results: Results, experiment: Experiment) -> Iterator[str]:
         pairs += [(one, best, " (best)") for one in others if not {(one, best), (best, one)} & set(asked)]
     compared: list[list[tuple[str, Difference | None]]] = []
     for variant, other, _ in pairs:
-        gain = statistics.paired_difference(finals[variant], finals[other])
+        gain = few_seeds.paired_difference(finals[variant], finals[other])
         compared.append([(cells.interval(gain, sign=True), Difference(gain, len(results.seeds)))])
         if paid:
             compared[-1].append(dearer(paid[variant], paid[other]))

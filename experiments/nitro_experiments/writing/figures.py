@@ -10,7 +10,7 @@ import numpy as np
 
 from nitro_experiments.planning.spec import Experiment
 from nitro_experiments.reading.curves import STEPS, UNITS
-from nitro_experiments.reading.results import Band, Comparison, Results
+from nitro_experiments.statistics.results import Band, Comparison, Results
 from nitro_learner.run.views.plot_style import COLOURS, INK, MUTED, picture, thousands
 
 if TYPE_CHECKING:

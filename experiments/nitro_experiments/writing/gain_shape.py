@@ -17,11 +17,11 @@ from typing import Self
 
 import numpy as np
 
-from nitro_experiments import statistics
 from nitro_experiments.planning.spec import Experiment
 from nitro_experiments.reading.curves import Floats
-from nitro_experiments.reading.results import Results
-from nitro_experiments.statistics import Interval
+from nitro_experiments.statistics import few_seeds
+from nitro_experiments.statistics.few_seeds import Interval
+from nitro_experiments.statistics.results import Results
 from nitro_experiments.writing import cells
 
 LAWS = {"one step": 1.0, "bounded movement": 0.5}
@@ -94,7 +94,7 @@ class GainShape:
         without = [
             np.log(_fit(np.delete(logs, seed, axis=0), self.actors, power).noise) for seed in range(count)
         ]
-        found = statistics.mean(count * whole - (count - 1) * np.array(without))
+        found = few_seeds.mean(count * whole - (count - 1) * np.array(without))
         return Interval(float(np.exp(whole)), float(np.exp(found.low)), float(np.exp(found.high)), found.p)
 
 
@@ -124,7 +124,7 @@ def table(results: Results, experiment: Experiment) -> Iterator[str]:
     yield from cells.head(["actors in every round", "rounds", *told], texts=0)
     fits = shape.fits()
     for index, count in enumerate(shape.actors):
-        measured = cells.interval(statistics.mean(shape.rounds[:, index]))
+        measured = cells.interval(few_seeds.mean(shape.rounds[:, index]))
         yield cells.line(
             [f"{count:.0f}", measured, *(cells.number(one.rounds[index]) for one in fits.values())]
         )

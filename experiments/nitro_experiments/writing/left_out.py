@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from nitro_experiments.planning.spec import Experiment
-from nitro_experiments.reading.folder import ExperimentDir
-from nitro_experiments.reading.results import Results
+from nitro_experiments.statistics.results import Results
 
 
-def changed_seeds(folder: ExperimentDir, experiment: Experiment) -> Iterator[str]:
+def changed_seeds(seeds_told: Sequence[Mapping[str, Any]], experiment: Experiment) -> Iterator[str]:
     """Which seeds are not those that the file named before the first run had ended."""
-    first, *later = folder.seeds_told() or [{"seeds": experiment.seeds}]
+    first, *later = seeds_told or [{"seeds": experiment.seeds}]
     told: list[int] = first["seeds"]
     for change in later:
         added = [seed for seed in change["seeds"] if seed not in told]

@@ -7,15 +7,13 @@ from typing import Any
 
 from nitro_experiments.planning.spec import Experiment
 from nitro_experiments.reading.curves import UNITS
-from nitro_experiments.reading.folder import ExperimentDir
-from nitro_experiments.reading.results import Line
+from nitro_experiments.statistics.results import Line
 
 
-def made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[Line]) -> str:
-    """The machine, and what the finished runs took."""
+def made_by(machines: Sequence[Mapping[str, Any]], experiment: Experiment, finished: Sequence[Line]) -> str:
+    """The machines, and what the finished runs took."""
     seconds = sum(float(row["seconds"]) for row in finished)
     planned = len(experiment.seeds) * len(experiment.compared) * max(1, len(experiment.environments))
-    machines = folder.machines()
     told = [
         f"{one.get('cluster') or '{processor} ({cores} cores)'.format(**one)}{_gpu(one)}, "
         f"Python {one['python']}, "

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nitro_experiments import statistics
 from nitro_experiments.planning.spec import Experiment
 from nitro_experiments.reading.curves import Floats
-from nitro_experiments.reading.results import Results
+from nitro_experiments.statistics import few_seeds
+from nitro_experiments.statistics.results import Results
 from nitro_experiments.writing import cells
 from nitro_experiments.writing.cells import Difference
 
@@ -104,7 +104,7 @@ def _answers(
         yield from [(told, None)] * count
         return
     ours, theirs = (results.at_budget(one, experiment.score) for one in pair)
-    gain = statistics.paired_difference(ours, theirs)
+    gain = few_seeds.paired_difference(ours, theirs)
     if np.isfinite(gain.value):
         yield cells.interval(gain, sign=True), Difference(gain, len(ours))
     else:
@@ -131,7 +131,7 @@ def dearer(ours: Floats, theirs: Floats) -> tuple[str, Difference | None]:
     # first policy had reached the target already.
     if not priced or not theirs[both].all():
         return f"not known{among}", None
-    change = statistics.relative_difference(ours[both], theirs[both])
+    change = few_seeds.relative_difference(ours[both], theirs[both])
     text = f"{cells.interval(change, sign=True, unit=' %')}{among}"
     if (we != they).any():
         return f"no verdict: {text}", None

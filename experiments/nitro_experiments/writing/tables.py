@@ -1,5 +1,5 @@
-"""Tables of a report that stand by themselves: costs by a price list, returns of classes of agents, and costs
-of updates as functions. Each is given as its lines."""
+"""Tables of a report: scores, costs by a price list, returns of classes of agents, and costs of updates as
+functions. Each is given as its lines."""
 
 from __future__ import annotations
 
@@ -8,15 +8,87 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nitro_experiments import statistics
+from nitro_experiments.planning.spec import Experiment
+from nitro_experiments.reading.curves import UNITS
 from nitro_experiments.reading.price_list import PriceList
-from nitro_experiments.reading.results import Results
+from nitro_experiments.statistics import few_seeds
+from nitro_experiments.statistics.results import Comparison, Results
 from nitro_experiments.writing import cells
 from nitro_experiments.writing.cells import Difference
+from nitro_experiments.writing.figures import TITLES
 from nitro_learner.run.learner_functions import MEMORY_GB
 
 _FUNCTIONS = "modelledLearnerFunctions"
 """What a run's summary says of its updates as functions."""
+
+
+def resumed_late(results: Results) -> Iterator[str]:
+    """A line about rollouts that went on from old states, where there are some."""
+    late = {variant: results.resumed_late(variant) for variant in results.runs}
+    if any(share > 0 for share in late.values()):
+        told = ", ".join(f"{name} {share:.0%}" for name, share in late.items() if np.isfinite(share))
+        yield (
+            "\nRollouts that went on from an episode's state older than one round, because the rounds "
+            f"between had fewer actors: {told}."
+        )
+
+
+def scores(experiment: Experiment, results: Results, score: str, *, busy: bool) -> Iterator[str]:
+    """A score of each variant, and of each comparison."""
+    title = TITLES[score]
+    yield f"### {title}\n"
+    yield _training(results, score)
+    target = results.target if score == experiment.score else None
+    heads = ["variant", "at the budget", "IQM", "worst to best seed", "over training"]
+    heads += ["rounds", "steps"]
+    if not busy:
+        heads += ["cost"] if target is None else ["cost", f"cost to reach {target:g}"]
+    yield from cells.head(heads)
+    for variant in results.runs:
+        final = results.at_budget(variant, score)
+        row = [
+            variant,
+            cells.interval(few_seeds.mean(final)),
+            cells.number(few_seeds.interquartile_mean(final)),
+            f"{cells.number(float(final.min()))} to {cells.number(float(final.max()))}",
+            cells.interval(few_seeds.mean(results.over_training(variant, score))),
+            cells.number(float(results.spent(variant, "rounds").mean())),
+            f"{results.spent(variant, 'envSteps').mean():,.0f}",
+        ]
+        if not busy:
+            row.append(f"${results.spent(variant, 'dollars').mean():.4f}")
+            row += [] if target is None else [cells.price(results.price_of_target(variant))]
+        yield cells.line(row)
+    yield ""
+    comparisons = results.comparisons(score)
+    if comparisons:
+        yield cells.line(["compared", "difference at the budget", "difference over training", "P", "verdict"])
+        yield cells.line(["---", "---:", "---:", "---:", "---"])
+        seeds = len(results.seeds)
+        verdicts = cells.verdicts([Difference(one.difference, seeds) for one in comparisons])
+        yield from map(_comparison, comparisons, verdicts)
+        yield ""
+
+
+def _training(results: Results, score: str) -> str:
+    """A line that names the interval over which the means over training are taken."""
+    start, end = results.training(score)
+    unit = UNITS[results.budget.unit]
+    if start < end:
+        return f"Over training: from {round(start, 4):,.10g} to {end:,.10g} {unit}.\n"
+    return "Over training: nothing, because there is no span in which the curves of all runs are known.\n"
+
+
+def _comparison(one: Comparison, verdict: str) -> str:
+    return cells.line(
+        [
+            f"{one.variant} - {one.other}",
+            cells.interval(one.difference, sign=True),
+            cells.interval(one.over_training, sign=True),
+            f"{one.improvement:.2f}",
+            verdict,
+        ]
+    )
 
 
 def modelled_costs(results: Results, prices: PriceList, *, busy: bool = False) -> Iterator[str]:
@@ -42,7 +114,7 @@ def modelled_costs(results: Results, prices: PriceList, *, busy: bool = False) -
     yield ""
     pairs = [pair for pair in results.pairs if results.spent(pair[1], "modelledDollars").all()]
     compared = [
-        statistics.relative_difference(*(results.spent(one, "modelledDollars") for one in pair))
+        few_seeds.relative_difference(*(results.spent(one, "modelledDollars") for one in pair))
         for pair in pairs
     ]
     seeds = len(results.seeds)
@@ -104,7 +176,7 @@ def class_returns(results: Results) -> Iterator[str]:
         returns = [np.array([run.get(name, np.nan) for run in runs], float) for name in names]
         rounds = max(run.summary.get("rounds", 0) for run in results.runs[variant])
         name = f"{variant}, {rounds} rounds" if rounds > budget else variant
-        yield cells.line([name, *(cells.interval(statistics.mean(one)) for one in returns)])
+        yield cells.line([name, *(cells.interval(few_seeds.mean(one)) for one in returns)])
     yield ""
 
 
@@ -139,6 +211,6 @@ def function_costs(results: Results) -> Iterator[str]:
             *(np.mean([model[name] for model in models]) for name in ("dollars", "withoutSharing")),
             *(np.mean([summary["cost"][name] for summary in found]) for name in ("learner", "actors")),
         ]
-        count = cells.interval(statistics.mean(functions))
+        count = cells.interval(few_seeds.mean(functions))
         yield cells.line([variant, count, *(f"${value:.4f}" for value in dollars)])
     yield ""

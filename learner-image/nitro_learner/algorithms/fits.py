@@ -28,29 +28,11 @@ def check(spec: JobSpec, environment: DescribedEnvironment) -> None:
             or policies of it are too large for a message; or its actors ignore the kwargs of evaluations.
     """
     check_agents(spec, environment)
-    check_evaluations(spec, environment)
     check_size(spec, environment)
     if spec.algorithm.record.agents == "one":
         availability.check_actions(spec, environment)
         return
     check_sharing(spec, [names for _, names in teams_of(spec.algorithm, environment.agents)], environment)
-
-
-def check_evaluations(spec: JobSpec, environment: DescribedEnvironment) -> None:
-    """Make sure that actors play the named sets of evaluations with their kwargs: those of an earlier release
-    ignore them.
-
-    Raises:
-        JobInvalid: they do not.
-    """
-    own = [one.name for one in spec.evaluation.environment or () if one.kwargs]
-    if not own or environment.evaluation_kwargs:
-        return
-    message = (
-        "has kwargs, which the actors' image ignores, because it is of an earlier release; give the actors "
-        "an image of this learner's release, or remove the kwargs"
-    )
-    raise JobInvalid([FieldError("spec.evaluation.environment", own[0], message)])
 
 
 def check_agents(spec: JobSpec, environment: DescribedEnvironment) -> None:

@@ -10,7 +10,7 @@ from nitro_learner.algorithms import availability
 from nitro_learner.algorithms.agents.team import SharingLearner
 from nitro_learner.algorithms.agents.teams import make_teams
 from nitro_learner.algorithms.base import SINGLE_AGENT
-from nitro_learner.algorithms.fits import check_agents, check_evaluations, check_size
+from nitro_learner.algorithms.fits import check_agents, check_size
 from nitro_learner.algorithms.policy_set import PolicySet
 
 ALGORITHMS = {
@@ -44,12 +44,10 @@ def make_policies(spec: JobSpec, environment: DescribedEnvironment, device: str 
     Raises:
         JobInvalid: the environment has another number of agents than the algorithm learns (see also
             `make_teams`), or the algorithm is RLlib's, which is not installed or refuses the job's settings
-            or the environment's actions; or policies are too large for a message; or actors ignore the kwargs
-            of the job's evaluations.
+            or the environment's actions; or policies are too large for a message.
         NetworkMisfit: the network does not fit the observations.
         TypeError: the class does not implement what its record's feeding asks for.
     """
-    check_evaluations(spec, environment)
     record = spec.algorithm.record
     if record.agents == "one":
         availability.check(spec)

@@ -28,8 +28,7 @@ def load(source: str | Path, *, best: bool = False, seed: int | None = None) -> 
     Raises:
         NoCheckpointError: there is no such folder or file, or no checkpoint in it, or an address names no
             run.
-        CheckpointError: there is no checkpoint that can be read, or it is of a version of Nitro that did not
-            keep what actors play; or the bucket cannot be reached.
+        CheckpointError: there is no checkpoint that can be read, or the bucket cannot be reached.
     """
     if str(source).startswith("s3://"):
         from nitro_learner.run.bucket import RunBucket  # the client of S3 takes a second to import

@@ -37,10 +37,6 @@ class WatchExpired(Exception):  # noqa: N818
     """The API server does not know any more what has happened since that version (410)."""
 
 
-class WatchForbidden(Exception):  # noqa: N818
-    """The learner's Role does not allow it to watch its job (403)."""
-
-
 class JobClient:
     """One job, over connections with time-outs. Blocking: for threads of its own.
 
@@ -73,7 +69,7 @@ class JobClient:
         """The job after every change since `version`, until the API server ends the watch.
 
         Raises:
-            ApiUnavailable, JobGone, WatchExpired, WatchForbidden
+            ApiUnavailable, JobGone, WatchExpired
         """
         self._watch = watch = Watch()  # type: ignore[no-untyped-call]
         try:
@@ -95,8 +91,6 @@ class JobClient:
         except ApiException as error:
             if error.status == 410:
                 raise WatchExpired(str(error.reason)) from error
-            if error.status == 403:
-                raise WatchForbidden(str(error.reason)) from error
             raise self._refusal(error) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiUnavailable(f"the API server does not answer: {error}") from error

@@ -114,7 +114,7 @@ def checked(report: Report) -> dict[str, str]:
 
 
 def request(actors: int) -> dict[str, Any]:
-    """The fields that request actors; operators of older releases read requestedActors."""
+    """The fields that request actors."""
     return {"requests": {"actors": actors}, "requestedActors": actors, "requestedAt": timestamp()}
 
 

@@ -277,8 +277,6 @@ class StatusReporter(Listener):
                 self._back_off(failures)
                 continue
             sent_at, self._sent = time.monotonic(), version
-            if requests := body["training"].get("requests"):
-                self._watch.expect(requests["actors"])
 
     def _back_off(self, failures: int) -> None:
         """Wait before the next try; the end of the run shortens the pause."""

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nitro_api import ResolvedJob, load_job, resolve
-from nitro_api.resolution.episodes import keep_rollout
-from nitro_api.resolution.resolve import keep_rate, keep_scaler
+from nitro_api.resolution.resolve import keep_begun
 from nitro_learner.algorithms import availability
 from nitro_learner.studies import environment_ids
 
@@ -37,9 +36,8 @@ def resolved_job(
     """
     job = load_job(source, overrides, look_up=environment_ids.mistakes)
     if begun is not None:
-        keep_rollout(job.spec.environment, begun["spec"]["environment"])
-        keep_scaler(job.spec.scaling, begun["spec"]["scaling"].get("scaler"))
-        keep_rate(job.spec, begun["spec"]["algorithm"].get("hyperparameters", {}).get("learningRateAnneal"))
+        spec = begun["spec"]
+        keep_begun(job.spec, spec["environment"] | spec["algorithm"].get("hyperparameters", {}))
     job = resolve(job)
     availability.check(job.spec)
     return job

@@ -31,7 +31,7 @@ class ActorWork:
 
     @classmethod
     def of(cls, ledger: Ledger) -> ActorWork:
-        """The work in a ledger's entries. Older versions wrote down no numbers of invocations."""
+        """The work in a ledger's entries."""
         details = [entry.details for entry in ledger.entries]
         return cls(
             math.fsum(float(each.get("billedSeconds", 0.0)) for each in details),

@@ -22,7 +22,7 @@ from nitro_operator.kube.kinds import LEARNER_JOB, TRAINING_JOB, JobKey, Object
 from nitro_operator.kube.queue import WorkQueue, pause
 from nitro_operator.kube.slim import whole_spec
 from nitro_operator.observation.diagnosis import Problem
-from nitro_operator.observation.observed import takes_token, terminating
+from nitro_operator.observation.observed import terminating
 from nitro_operator.status.conditions import Condition
 
 logger = logging.getLogger(__name__)
@@ -185,7 +185,7 @@ class FunctionController:
             self._cache.put(TRAINING_JOB, marked)
         memory.access = access = await access_to(self._kube, view.namespace, function, self._endpoints)
         learner = self._cache.get(LEARNER_JOB, view.key, names.learner(view.name))
-        token = await job_token(self._kube, view, create=learner is None) if takes_token(learner) else None
+        token = await job_token(self._kube, view, create=learner is None)
         wanted = desired_function(view, await redis_url(self._kube, view.namespace, function), token)
         reconciler = FunctionReconciler(self._aws, access, wanted.name)
         outcome = await reconciler.bring(

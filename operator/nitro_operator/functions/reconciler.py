@@ -203,12 +203,11 @@ class FunctionReconciler:
             body = told["body"]
             if "FunctionError" in answer or told["status"] != 200:
                 raise ValueError
-            protocol, environment = int(body["protocol"]), str(body["id"])
-            envs = int(body.get("envs", wanted.envs_per_actor))  # earlier releases do not tell it
+            if (protocol := int(body["protocol"])) != PROTOCOL_VERSION:
+                return problems.other_protocol(self._name, protocol, PROTOCOL_VERSION)
+            environment, envs = str(body["id"]), int(body["envs"])
         except (ValueError, KeyError, TypeError):
             return problems.unhealthy(self._name)
-        if protocol != PROTOCOL_VERSION:
-            return problems.other_protocol(self._name, protocol, PROTOCOL_VERSION)
         if environment != wanted.id:
             return problems.other_environment(self._name, wanted.id)
         if envs != wanted.envs_per_actor:

@@ -186,14 +186,6 @@ def container(pod: Object | None, name: str) -> Object | None:
     return next((c for c in containers(pod or {}) if c["name"] == name), None)
 
 
-def takes_token(learner_job: Object | None) -> bool:
-    """Whether a learner gets the actors' token; True if there is none yet. With Lambda those of release 0.1
-    do not."""
-    if learner_job is None:
-        return True
-    return any(one["name"] == learner_builder.TOKEN for one in _variables(learner_job))
-
-
 def named_secret(observed: Observed) -> str | None:
     """Name of the Secret with the token that the learner, or without one the actors, were made with."""
     for child in (observed.learner_job, observed.actor_service):

@@ -291,8 +291,8 @@ class Reconciler:
             granted, view = reported.actors(job).granted or 0, memory.view
             if view is None:
                 granted = min(granted, self._platform.limits.of(key.namespace))
-            else:  # an earlier release granted parts of pods
-                granted = view.whole_pods(min(granted, view.spec.scaling.max_actors))
+            else:
+                granted = min(granted, view.spec.scaling.max_actors)
             self._platform.seen(key, granted)
             self._shares.count(key, actor_pods(self._cache, key))
         return memory

@@ -38,7 +38,6 @@ from nitro_operator.observation.observed import (
     named_secret,
     observe,
     queued,
-    takes_token,
     terminating,
 )
 from nitro_operator.reconcile.apply import Applier
@@ -86,11 +85,7 @@ class Starter:
             return
         if run.observed.learner_job is None and await self._renew(run, view, deployment):
             return
-        if (
-            view.has_secret
-            and takes_token(run.observed.learner_job)
-            and not await self._has_secret(run, view)
-        ):
+        if view.has_secret and not await self._has_secret(run, view):
             run.again.append(WAIT_SECONDS)
             return
         refused = await self._applier.apply(run.key, self._children(view, deployment))

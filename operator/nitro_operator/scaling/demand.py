@@ -33,7 +33,7 @@ def bounds(spec: JobSpec, round: int, requested: int) -> tuple[int, int]:
 HEARTBEAT_SECONDS = 60.0
 """Time without a report after which a learner counts as silent; it reports every ten seconds."""
 ROUND_SECONDS = 10.0
-"""Assumed length of a round, where a learner of an older release does not report it."""
+"""Assumed length of a round, where the report does not have it."""
 
 
 def requested(spec: JobSpec, training: TrainingStatus | None) -> int:

@@ -62,7 +62,7 @@ class NeedClock:
 
     @property
     def said_nothing(self) -> bool:
-        """Whether the learner does not say what it needs, as those of earlier releases."""
+        """Whether the learner has not said yet what it needs."""
         return self._word is None
 
     @property

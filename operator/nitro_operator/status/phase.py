@@ -148,7 +148,7 @@ def _failure(job: Object, observed: Observed) -> Problem | None:
 
 
 def _mended(learner: Object | None, settings: str | None) -> bool:
-    """Whether the learner's Job has other settings than the job. A Job of an earlier release names none."""
+    """Whether the learner's Job has other settings than the job."""
     made_with = ((learner or {}).get("metadata", {}).get("annotations") or {}).get(names.SETTINGS_HASH)
     return made_with is not None and settings is not None and made_with != settings
 

@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 import pytest
-import yaml
 
 from experiment_support import pretend, write_spec
 from nitro_api import JobInvalid
@@ -102,28 +101,6 @@ def test_a_schedule_that_leaves_the_range_of_the_job_widens_it(tmp_path: Path) -
     source = controlled(tmp_path)[0]
     scaling = with_schedule(source.job, [3, 7]).spec.scaling
     assert (scaling.min_actors, scaling.max_actors, scaling.initial_actors) == (1, 7, 3)
-
-
-def test_a_control_that_an_older_version_began_goes_on_as_it_was(tmp_path: Path) -> None:
-    """It has the range of its schedule. It is neither refused nor trained anew, also with a larger budget."""
-    folder = ExperimentDir(tmp_path / "results")
-    _, source, control = controlled(tmp_path, "replayed", seeds=[0])
-    pretend(folder, source, actors=[2, 3], returns=[0.0] * 2)
-    pretend(folder, control, actors=[2, 3], returns=[0.0] * 2)
-    saved = folder.run(control)
-    older = saved.read_job()
-    older["spec"]["scaling"] |= {"minActors": 2, "maxActors": 3}
-    saved.job.write_text(yaml.safe_dump(older))
-    assert folder.finished(control)
-    pretend(folder, source, actors=[2, 3, 4], returns=[0.0] * 3)
-    assert not folder.finished(control)
-    scaling = folder.prepare(control).read_job()["spec"]["scaling"]
-    assert (scaling["schedule"], scaling["minActors"], scaling["maxActors"]) == ([2, 3, 4], 2, 4)
-    assert saved.has_run()
-    pretend(folder, source, actors=[3, 3, 4], returns=[0.0] * 3)
-    scaling = folder.prepare(control).read_job()["spec"]["scaling"]
-    assert (scaling["minActors"], scaling["maxActors"]) == (1, 4), "it begins anew"
-    assert not saved.has_run()
 
 
 def test_a_control_begins_anew_when_its_sources_have_changed(tmp_path: Path) -> None:

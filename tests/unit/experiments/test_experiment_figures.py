@@ -11,9 +11,10 @@ from nitro_experiments.planning.plan import plan
 from nitro_experiments.planning.search_spec import Parameter
 from nitro_experiments.planning.spec import Experiment, load
 from nitro_experiments.reading.folder import ExperimentDir
-from nitro_experiments.reading.results import Results, collect
+from nitro_experiments.reading.readings import read_all
 from nitro_experiments.search import search_figures
 from nitro_experiments.search.study import Trial
+from nitro_experiments.statistics.results import Results, results_of
 from nitro_experiments.writing import figures
 
 
@@ -25,14 +26,14 @@ def saved(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     return found
 
 
-def results_of(directory: Path, returns: list[float], **changes: Any) -> tuple[Results, Experiment]:
+def measured(directory: Path, returns: list[float], **changes: Any) -> tuple[Results, Experiment]:
     spec = load(write_spec(directory, seeds=[0, 1], budget={"rounds": len(returns)}, **changes))
     folder = ExperimentDir(directory / "results")
     folder.open(spec)
     for run in plan(spec):
         actors = [1, 3, 2, 4][: len(returns)] if run.variant == "nitro" else [2] * len(returns)
         pretend(folder, run, actors=actors, returns=[one + run.seed for one in returns])
-    (results,) = collect(folder, spec)
+    (results,) = results_of(spec, read_all(folder, plan(spec), []).runs)
     return results, spec
 
 
@@ -49,14 +50,14 @@ def results_of(directory: Path, returns: list[float], **changes: Any) -> tuple[R
 def test_a_picture_that_says_nothing_is_not_drawn(
     tmp_path: Path, saved: list[Figure], returns: list[float], metric: str, drawn: bool
 ) -> None:
-    results, spec = results_of(tmp_path, returns)
+    results, spec = measured(tmp_path, returns)
     assert figures.draw_metric(results, spec, metric, tmp_path / "one.png") is drawn
     assert len(saved) == drawn
 
 
 def test_at_most_seven_curves_are_in_one_picture(tmp_path: Path, saved: list[Figure]) -> None:
     variants: dict[str, dict[str, Any]] = {f"v{number}": {} for number in range(9)}
-    results, spec = results_of(
+    results, spec = measured(
         tmp_path, [0, 30, 35, 36], variants=variants, questions={"Is it?": ["v8", "v7"]}, against=["v2"]
     )
     assert figures.drawn(results, spec) == ["v0", "v1", "v2", "v3", "v4", "v7", "v8"]
@@ -71,7 +72,7 @@ def test_at_most_seven_curves_are_in_one_picture(tmp_path: Path, saved: list[Fig
 
 
 def test_a_score_of_two_points_has_differences_and_no_curves(tmp_path: Path, saved: list[Figure]) -> None:
-    results, spec = results_of(tmp_path, [0, 30])
+    results, spec = measured(tmp_path, [0, 30])
     figures.draw_overview(results, spec, tmp_path / "one.png")
     assert len(saved[0].axes) == 1
 

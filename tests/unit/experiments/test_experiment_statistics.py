@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nitro_experiments import statistics
 from nitro_experiments.quality.agreement import (
     correlation_of_changes,
     intraclass_correlation,
@@ -18,6 +17,7 @@ from nitro_experiments.quality.agreement import (
 from nitro_experiments.quality.foresight import foretold, improvements, over_runs
 from nitro_experiments.quality.repeats import compared
 from nitro_experiments.reading.curves import FinishedRun
+from nitro_experiments.statistics import few_seeds
 from nitro_experiments.writing import cells
 from nitro_learner.training.round_report import COLUMNS
 
@@ -31,13 +31,13 @@ def rng() -> np.random.Generator:
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 10, 11])
 def test_interquartile_mean_is_the_trimmed_mean_of_rliable(count: int, rng: np.random.Generator) -> None:
     scores = rng.normal(size=count)
-    assert statistics.interquartile_mean(scores) == pytest.approx(stats.trim_mean(scores, 0.25))
+    assert few_seeds.interquartile_mean(scores) == pytest.approx(stats.trim_mean(scores, 0.25))
 
 
 def test_probability_of_improvement_is_the_mann_whitney_statistic(rng: np.random.Generator) -> None:
     scores, others = rng.integers(0, 6, 9).astype(float), rng.integers(1, 7, 9).astype(float)
     u = stats.mannwhitneyu(scores, others, alternative="greater").statistic
-    found = statistics.probability_of_improvement(scores, others)
+    found = few_seeds.probability_of_improvement(scores, others)
     assert found == pytest.approx(u / 81)
     by_hand = np.mean([1.0 if x > y else 0.5 if x == y else 0.0 for x, y in product(scores, others)])
     assert found == pytest.approx(by_hand)
@@ -46,7 +46,7 @@ def test_probability_of_improvement_is_the_mann_whitney_statistic(rng: np.random
 def test_the_paired_interval_is_that_of_the_paired_t_test(rng: np.random.Generator) -> None:
     scores, others = rng.normal(10, 3, 10), rng.normal(9, 3, 10)
     reference = stats.ttest_rel(scores, others)
-    found = statistics.paired_difference(scores, others)
+    found = few_seeds.paired_difference(scores, others)
     limits = reference.confidence_interval()
     assert (found.low, found.high, found.p) == pytest.approx((limits.low, limits.high, reference.pvalue))
     assert found.value == pytest.approx(np.mean(scores - others))
@@ -68,7 +68,7 @@ DIFFERENCES: dict[str, Draw] = {
 def test_intervals_hold_the_true_difference_as_often_as_they_say(seeds: int, kind: str) -> None:
     """4,000 experiments without a difference, and intervals of 95 %. Percentile bootstrap has fewer."""
     differences = DIFFERENCES[kind](np.random.default_rng(11), (4000, seeds))
-    _, low, high = statistics.mean_band(differences.T)
+    _, low, high = few_seeds.mean_band(differences.T)
     assert 0.93 <= np.mean((low <= 0) & (high >= 0)) <= 0.97
     if seeds == 10:
         bootstrap = stats.bootstrap(
@@ -83,16 +83,16 @@ def test_intervals_of_a_ratio_hold_the_true_ratio_as_often_as_they_say(seeds: in
     rng = np.random.default_rng(12)
     shared = rng.lognormal(sigma=0.3, size=(4000, seeds))
     ours, theirs = (scale * shared * rng.lognormal(sigma=0.15, size=shared.shape) for scale in (1.2, 1.0))
-    found = [statistics.relative_difference(*pair) for pair in zip(ours, theirs, strict=True)]
+    found = [few_seeds.relative_difference(*pair) for pair in zip(ours, theirs, strict=True)]
     assert 0.93 <= np.mean([one.low <= 20 <= one.high for one in found]) <= 0.97
 
 
 def test_holms_correction_of_an_example() -> None:
     """Four hypotheses: the smallest p-value counts four times, the next three times, and so on; none becomes
     less than one before it."""
-    assert statistics.holm([0.03, 0.005, 0.04, 0.01]) == pytest.approx([0.06, 0.02, 0.06, 0.03])
-    assert statistics.holm([0.5, 0.9]) == [1.0, 1.0]
-    assert statistics.holm([]) == []
+    assert few_seeds.holm([0.03, 0.005, 0.04, 0.01]) == pytest.approx([0.06, 0.02, 0.06, 0.03])
+    assert few_seeds.holm([0.5, 0.9]) == [1.0, 1.0]
+    assert few_seeds.holm([]) == []
 
 
 def test_verdicts_of_a_table_are_rarely_wrong_together() -> None:
@@ -100,7 +100,7 @@ def test_verdicts_of_a_table_are_rarely_wrong_together() -> None:
     differences = np.random.default_rng(13).normal(size=(1000, 10, 10))
     corrected = single = 0
     for table in differences:
-        found = [statistics.mean(row) for row in table]
+        found = [few_seeds.mean(row) for row in table]
         single += any(one.p < 0.05 for one in found)
         told = cells.verdicts([cells.Difference(one, 10) for one in found])
         corrected += any(one != "no difference shown" for one in told)
@@ -110,22 +110,22 @@ def test_verdicts_of_a_table_are_rarely_wrong_together() -> None:
 
 def test_a_relative_difference_keeps_seeds_paired() -> None:
     scores = np.array([1.0, 2.0, 6.0])
-    doubled = statistics.relative_difference(2 * scores, scores)
+    doubled = few_seeds.relative_difference(2 * scores, scores)
     assert (doubled.value, doubled.low, doubled.high) == (100, 100, 100)
-    assert statistics.relative_difference(scores, scores + 1).value == pytest.approx(100 * (3 / 4 - 1))
+    assert few_seeds.relative_difference(scores, scores + 1).value == pytest.approx(100 * (3 / 4 - 1))
 
 
 def test_seeds_stay_paired(rng: np.random.Generator) -> None:
     """A constant difference has no uncertainty, however much the seeds differ among themselves."""
     others = rng.normal(0, 100, 6)
-    found = statistics.paired_difference(others + 1, others)
+    found = few_seeds.paired_difference(others + 1, others)
     assert (found.low, found.high) == pytest.approx((1, 1))
     assert found.p < 1e-6
-    assert statistics.paired_difference(others, others).p == 1
+    assert few_seeds.paired_difference(others, others).p == 1
 
 
 def test_one_seed_has_no_interval() -> None:
-    found = statistics.mean(np.array([3.0]))
+    found = few_seeds.mean(np.array([3.0]))
     assert found.value == 3.0
     assert math.isnan(found.low)
     assert math.isnan(found.p)
@@ -133,10 +133,10 @@ def test_one_seed_has_no_interval() -> None:
 
 def test_bands_are_the_means_of_the_columns(rng: np.random.Generator) -> None:
     curves = rng.normal(size=(10, 4)) + np.arange(4)
-    middle, low, high = statistics.mean_band(curves)
+    middle, low, high = few_seeds.mean_band(curves)
     assert middle == pytest.approx(curves.mean(axis=0))
     for column in range(4):
-        interval = statistics.mean(curves[:, column])
+        interval = few_seeds.mean(curves[:, column])
         assert (low[column], high[column]) == pytest.approx((interval.low, interval.high))
 
 
@@ -224,6 +224,6 @@ def test_a_statistic_is_correlated_with_the_gain_of_the_next_round() -> None:
 
 
 def test_the_comma_of_thousands_is_not_the_one_between_limits() -> None:
-    assert cells.interval(statistics.Interval(3, 2, 4, 0.5)) == "3.0 [2.0, 4.0]"
-    wide = statistics.Interval(291, -1998, 2580, 0.5)
+    assert cells.interval(few_seeds.Interval(3, 2, 4, 0.5)) == "3.0 [2.0, 4.0]"
+    wide = few_seeds.Interval(291, -1998, 2580, 0.5)
     assert cells.interval(wide, sign=True, unit=" %") == "+291.0 % [-1,998 to +2,580]"

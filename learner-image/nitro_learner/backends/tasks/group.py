@@ -307,8 +307,7 @@ async def _pause_after(failures: int) -> None:
 async def _wait_for_worker(task: Task[Any], cache: Cache, key: str, bill: Callable[[float], None]) -> None:
     """Wait while a worker says that it works on a task whose request was cut, and bill that time.
 
-    The result comes to the list `key` as if nothing had been cut. A worker of an older release says nothing,
-    and is not waited for.
+    The result comes to the list `key` as if nothing had been cut.
     """
     seconds = 0.0
     try:

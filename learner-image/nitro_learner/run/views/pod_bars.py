@@ -112,8 +112,7 @@ def _sums(run_dir: RunDir, rounds: Iterable[float]) -> list[Mapping[str, float]]
                 sums[state] = sums.get(state, 0.0) + float(more)
     if not any(found):
         raise RunDirError(
-            f"{run_dir.path}: the ledger has no CPU of pods: the actors of this run were no pods, or an "
-            "operator of an older release ran it"
+            f"{run_dir.path}: the ledger has no CPU of pods: the actors of this run were no pods"
         )
     return list(found)
 

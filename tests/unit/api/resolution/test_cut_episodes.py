@@ -93,9 +93,6 @@ def stored(chosen: str, **training: Any) -> dict[str, Any]:
 def test_a_run_on_a_cluster_keeps_the_rollouts_that_it_began_with() -> None:
     assert rollouts(resolve_stored(stored(OWN))) == (512, 1)
     assert rollouts(resolve_stored(stored(OWN, round=3, rolloutLength=512, envsPerActor=4))) == (512, 4)
-    # A version that did not report them began it, with the preset's eight copies.
-    assert rollouts(resolve_stored(stored(OWN, round=3))) == (512, 8)
-    assert rollouts(resolve_stored(stored("{id: LunarLander-v3, rolloutLength: 100}", round=0))) == (100, 5)
     # What the job says stays.
     changed = stored(
         "{id: own, entryPoint: 'a:B', envsPerActor: 2}", round=3, rolloutLength=512, envsPerActor=4

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nitro_api import NitroTrainingJob, load_job, resolve, resolve_stored, warnings
+from nitro_api import NitroTrainingJob, load_job, resolve, warnings
 from nitro_api.algorithms import impact, ppo
 from nitro_api.algorithms.record import COLUMNS
 from nitro_api.algorithms.registry import RECORDS, settings_of
 from nitro_api.resolution.presets import preset_values
 from nitro_api.schema.openapi import fields
-from nitro_learner.studies.resolved_job import resolved_job
 
 JOB = """\
 apiVersion: nitro.dev/v1alpha1
@@ -88,37 +87,6 @@ def test_tuned_jobs_have_the_scaler_fixed_and_papers_jobs_nitro(algorithm: str, 
     assert resolved.spec.scaling.scaler == usual
     assert resolve(resolved) == resolved
     assert resolve(job(*changes, "spec.scaling.scaler=kungfu", preset=preset)).spec.scaling.scaler == "kungfu"
-
-
-@pytest.mark.parametrize("algorithm", ["ippo", "mappo", "iql", "vdn", "qmix", "impact", "ppo"])
-def test_a_job_that_has_begun_keeps_the_scaler_of_the_release_before(algorithm: str) -> None:
-    """The operator has always reported the scaler in the status."""
-    changes = [f"spec.algorithm.name={algorithm}"]
-    if RECORDS[algorithm].agents == "several":
-        changes += ["spec.environment.id=mpe2/simple_spread_v3", "spec.algorithm.teamReward=true"]
-    stored = job(*changes, preset="tuned").to_dict()
-    for training, before, kept in (
-        ({"round": 12}, "nitro", "nitro"),
-        ({"round": 0}, "nitro", "nitro"),  # its first round is under way
-        ({"round": 12}, "fixed", "fixed"),
-        ({}, "nitro", "fixed"),  # it has not begun
-        ({"round": 12}, ["no", "scaler"], "fixed"),
-    ):
-        running = {**stored, "status": {"scaler": before, "training": training}}
-        suspended = {**running, "spec": {**running["spec"], "suspend": True}}
-        for one in (running, suspended):
-            assert resolve_stored(one).spec.scaling.scaler == kept
-    named = {**stored, "spec": {**stored["spec"], "scaling": {"scaler": "kungfu"}}}
-    named["status"] = {"scaler": "nitro", "training": {"round": 12}}
-    assert resolve_stored(named).spec.scaling.scaler == "kungfu"
-
-
-def test_a_folder_that_has_begun_keeps_the_scaler_of_the_release_before() -> None:
-    begun = resolve(job("spec.algorithm.name=impact", "spec.scaling.scaler=nitro")).to_dict()
-    file = job("spec.algorithm.name=impact").to_dict()
-    assert resolved_job(file, []).spec.scaling.scaler == "fixed"
-    assert resolved_job(file, [], begun).spec.scaling.scaler == "nitro"
-    assert resolved_job(file, ["spec.scaling.scaler=fixed"], begun).spec.scaling.scaler == "fixed"
 
 
 @pytest.mark.parametrize("preset", ["paper", "tuned", "artifact"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nitro_experiments.quality.choices import boosted, choices
-from nitro_experiments.statistics import mean
+from nitro_experiments.statistics.few_seeds import mean
 
 GAINED = np.array([[1.0, 3.0], [6.0, 8.0], [0.0, -2.0], [4.0, 5.0]])
 """Two seeds; rounds 2 and 4 gain most."""

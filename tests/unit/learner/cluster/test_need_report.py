@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from nitro_api import JobStatus, load_job, resolve
-from nitro_learner.cluster.job import JobClient, WatchForbidden
+from nitro_learner.cluster.job import JobClient
 from nitro_learner.cluster.job_mirror import GrantedActors, JobMirror
 from nitro_learner.cluster.status_reporter import StatusReporter
 from nitro_learner.training.needs import ActorNeed, LaterNeed
@@ -26,17 +26,19 @@ class Cluster:
     def __init__(self) -> None:
         self.reports = queue.SimpleQueue[Mapping[str, Any]]()
         self.silent = threading.Event()
+        self.ended = threading.Event()
 
     def get(self) -> dict[str, Any]:
         stored = job()
         stored["metadata"] |= {"namespace": "team", "uid": "u", "resourceVersion": "1"}
         return stored
 
-    def watch(self, version: str) -> Iterator[dict[str, Any]]:
-        raise WatchForbidden(f"from version {version}")
+    def watch(self, _: str) -> Iterator[dict[str, Any]]:
+        while not self.ended.wait(0.05):
+            yield self.get()
 
     def end_watch(self) -> None:
-        """There is none."""
+        self.ended.set()
 
     def apply_status(self, status: Mapping[str, Any]) -> dict[str, Any]:
         self.reports.put(status)

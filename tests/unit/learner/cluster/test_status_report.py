@@ -19,7 +19,7 @@ from nitro_api.costs.pod_use import PodUse
 from nitro_api.costs.prices import RoundCost
 from nitro_learner.cli import learn
 from nitro_learner.cluster import api
-from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone, WatchForbidden
+from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
 from nitro_learner.cluster.status_reporter import StatusReporter
 from nitro_learner.run.check_listener import not_checked
 from nitro_learner.run.checking.report import Report
@@ -51,7 +51,7 @@ def test_a_failing_api_server_is_replaced_by_another_replica(monkeypatch: pytest
 
 
 class Cluster:
-    """The job on an API server: what was reported last, and what the operator grants. It allows no watch."""
+    """The job on an API server: what was reported last, and what the operator grants."""
 
     def __init__(self) -> None:
         self.reported: Mapping[str, Any] = {}
@@ -60,6 +60,7 @@ class Cluster:
         self.stop: dict[str, Any] = {"rounds": 6}
         self.seen = threading.Condition()
         self._told = 0
+        self.ended = threading.Event()
 
     def get(self) -> dict[str, Any]:
         with self.seen:
@@ -70,11 +71,12 @@ class Cluster:
         stored["metadata"] |= {"namespace": "team", "uid": "u", "resourceVersion": "1"}
         return {**stored, "status": {"actors": actors}}
 
-    def watch(self, version: str) -> Iterator[dict[str, Any]]:
-        raise WatchForbidden(f"from version {version}")
+    def watch(self, _: str) -> Iterator[dict[str, Any]]:
+        while not self.ended.wait(0.05):
+            yield self.get()
 
     def end_watch(self) -> None:
-        """There is none."""
+        self.ended.set()
 
     def apply_status(self, status: Mapping[str, Any]) -> dict[str, Any]:
         self.reported = status

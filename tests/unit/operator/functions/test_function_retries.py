@@ -25,6 +25,10 @@ MANAGED = {"image": IMAGE, "roleArn": ROLE}
 REASON = {"StateReasonCode": "SubnetOutOfIPAddresses", "StateReason": "no address is left"}
 
 
+async def no_token(*_: Any, create: bool) -> None:
+    """In place of the token's Secret."""
+
+
 class BusyAws(Aws):
     """AWS with a sound function, which refuses each call while `code` is set."""
 
@@ -37,7 +41,7 @@ class BusyAws(Aws):
         if self.code is not None:
             raise AwsError(operation, self.code, "The operation cannot be performed at this time")
         if operation == "invoke":
-            spec = {"protocol": PROTOCOL_VERSION, "id": "Hopper-v5"}
+            spec = {"protocol": PROTOCOL_VERSION, "id": "Hopper-v5", "envs": 8}
             return {"Payload": json.dumps({"status": 200, "body": spec})}
         return {"State": "Active", "MemorySize": 1024, "Timeout": 900, "RevisionId": "1"}
 
@@ -174,7 +178,7 @@ async def test_a_trouble_that_passes_is_told_and_tried_less_often_when_it_lasts(
 async def test_a_change_that_aws_accepts_and_cannot_make_is_repeated_less_often_and_told_until_it_is_made(
     monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
-    monkeypatch.setattr("nitro_operator.functions.controller.takes_token", lambda _: False)
+    monkeypatch.setattr("nitro_operator.functions.controller.job_token", no_token)
     aws = UnwillingAws(shows_new="new" in failing)
     function = Tended(aws, MANAGED)
     if failing != "creation":
@@ -236,7 +240,7 @@ class OtherServer(Aws):
 async def test_a_server_that_is_not_aws_is_told_and_keeps_no_deleted_job(
     monkeypatch: pytest.MonkeyPatch, minutes: int, released: bool
 ) -> None:
-    monkeypatch.setattr("nitro_operator.functions.controller.takes_token", lambda _: False)
+    monkeypatch.setattr("nitro_operator.functions.controller.job_token", no_token)
     function = Tended(OtherServer(), MANAGED)
     await function.looks(1)
     assert function.reason == "AwsAnswerUnreadable"

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nitro_experiments import statistics
-from nitro_experiments.planning.plan import PlannedRun, plan
+from nitro_experiments.planning.plan import PlannedRun
 from nitro_experiments.planning.spec import Budget, Experiment
-from nitro_experiments.reading.curves import Curve, FinishedRun, Floats, read
-from nitro_experiments.reading.folder import ExperimentDir
-from nitro_experiments.reading.price_list import PriceList
-from nitro_experiments.reading.priced_runs import priced
-from nitro_experiments.statistics import Interval
+from nitro_experiments.reading.curves import Curve, FinishedRun, Floats
+from nitro_experiments.reading.readings import Reading
+from nitro_experiments.statistics import few_seeds
+from nitro_experiments.statistics.few_seeds import Interval
 
 _GRID = 200
 
@@ -100,6 +98,10 @@ class Results:
         """The metric when each run reached the budget, f64 [seeds]."""
         return np.array([curve.at(self.budget.amount) for curve in self.curves(variant, metric)])
 
+    def knows(self, metric: str) -> bool:
+        """Whether every run has the metric at the budget."""
+        return all(np.isfinite(self.at_budget(variant, metric)).all() for variant in self.runs)
+
     def training(self, metric: str) -> tuple[float, float]:
         """Where `over_training` begins and ends.
 
@@ -172,9 +174,9 @@ class Results:
                 Comparison(
                     variant,
                     other,
-                    statistics.paired_difference(ours, theirs),
-                    statistics.paired_difference(*training),
-                    statistics.probability_of_improvement(ours, theirs),
+                    few_seeds.paired_difference(ours, theirs),
+                    few_seeds.paired_difference(*training),
+                    few_seeds.probability_of_improvement(ours, theirs),
                 )
             )
         return found
@@ -201,33 +203,27 @@ class Results:
         end = min(most, *(curve.x[-1] for curve in curves))
         x = np.linspace(start, end, _GRID)
         values = np.array([curve.values(x) for curve in curves])
-        return Band(x, *statistics.mean_band(values))
+        return Band(x, *few_seeds.mean_band(values))
 
 
-def collect(folder: ExperimentDir, experiment: Experiment, prices: PriceList | None = None) -> list[Results]:
-    """The results by environment, with modelled costs where there is a price list.
-
-    Raises:
-        RunDirError: a folder holds a run of another job, or its ledger is damaged.
-    """
+def results_of(experiment: Experiment, runs: Sequence[Reading]) -> list[Results]:
+    """The results by environment."""
     found: dict[str, dict[str, dict[int, FinishedRun]]] = defaultdict(lambda: defaultdict(dict))
     fixed = set()
-    for run in plan(experiment):
-        if run.control is None and run.job.spec.scaling.record.plan == "constant":
-            fixed.add(run.variant)
-        seeds = found[run.environment][run.variant]
-        if folder.finished(run):
-            one = read(folder.run(run), run.job)
-            seeds[run.seed] = priced(one, folder.run(run), run.job, prices) if prices else one
+    for one in runs:
+        planned = one.planned
+        if planned.control is None and planned.job.spec.scaling.record.plan == "constant":
+            fixed.add(planned.variant)
+        seeds = found[planned.environment][planned.variant]
+        if one.run:
+            seeds[planned.seed] = one.run
     return [Results(environment, variants, experiment, fixed) for environment, variants in found.items()]
 
 
-def rows(folder: ExperimentDir, experiment: Experiment, results: Sequence[Results]) -> Iterator[Line]:
+def rows(runs: Sequence[Reading], results: Sequence[Results]) -> list[Line]:
     """One row per finished run, for runs.csv. Means over training use the interval of the compared runs."""
     of = {one.environment: one for one in results}
-    for run in plan(experiment):
-        if folder.finished(run):
-            yield _row(run, read(folder.run(run), run.job), of[run.environment])
+    return [_row(one.planned, one.run, of[one.planned.environment]) for one in runs if one.run]
 
 
 def _row(run: PlannedRun, finished: FinishedRun, results: Results) -> Line:
@@ -252,3 +248,23 @@ def _row(run: PlannedRun, finished: FinishedRun, results: Results) -> Line:
         "cost": float(finished.columns["cost_total"][-1]),
         "seconds": float(finished.columns["wall_seconds"][-1]),
     }
+
+
+def curve_rows(results: Sequence[Results], experiment: Experiment) -> Iterator[Line]:
+    """What the pictures show, for curves.csv."""
+    for one in results:
+        for metric in experiment.figures:
+            for variant in one.runs:
+                band = one.band(variant, metric)
+                if band is None:
+                    continue
+                for x, mean, low, high in zip(band.x, band.mean, band.low, band.high, strict=True):
+                    yield {
+                        "environment": one.environment,
+                        "metric": metric,
+                        "variant": variant,
+                        one.budget.unit: float(x),
+                        "mean": float(mean),
+                        "low": float(low),
+                        "high": float(high),
+                    }
