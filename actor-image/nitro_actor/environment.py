@@ -121,6 +121,7 @@ class Environment:
         self.over: threading.Event | None = None
         self._engine = engine
         self._limit = engine.time_limit or np.iinfo(np.int64).max
+        self._surely = 0  # steps before any episode can reach the limit
         self._lanes = {name: array.reshape(-1, *array.shape[2:]) for name, array in self.frames.items()}
         # Without a stack no frames are kept: the engine's own arrays are shown.
         self._stacks: dict[str, np.ndarray] = {}
@@ -196,14 +197,18 @@ class Environment:
             actions = dict(actions)
             for name, space in self._bounded.items():
                 actions[name] = space.bounded(actions[name])
-        rewards, died, terminated, truncated = self._engine.step(actions)
+        step = self._engine.step(actions)
         for name, returns in self._returns:
-            returns += rewards[name]
+            returns += step.rewards[name]
         self.lengths += 1
         for name, stack in self._stacks.items():
             stack[:, :-1] = stack[:, 1:]
             stack[:, -1] = self._lanes[name]
-        return Step(rewards, died, terminated, truncated | (self.lengths >= self._limit))
+        self._surely -= 1
+        if self._surely > 0:  # no episode has come to the limit
+            return step
+        self._surely = self._limit - int(self.lengths.max())
+        return step._replace(truncated=step.truncated | (self.lengths >= self._limit))
 
     def state(self) -> NDArray[np.float32] | None:
         """The global state, f32 [E, S]; None where the environment has none of its own."""
@@ -231,6 +236,7 @@ class Environment:
         self._engine.restore({name: array for name, array in snapshot.items() if name not in own})
         for name, array in kept.items():
             array[...] = own[name]
+        self._surely = 0
         for name, stack in self._stacks.items():
             stack[:, -1] = self._lanes[name]
 
