@@ -66,12 +66,9 @@ class Convolution:
     a row of a patch is one item for all its channels.
 
     Args:
-        image: shape of its input.
-        layer: its description, checked.
         weight: f32 [channels, channels before, kernel, kernel].
         bias: f32 [channels].
         activation: of (array, out=array).
-        first: whether it is the network's first layer.
     """
 
     def __init__(

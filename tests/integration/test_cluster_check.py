@@ -22,7 +22,7 @@ from aiohttp import web
 from apiserver import ApiServer
 from job_redis import job_redis
 from nitro_actor.check_process import Record
-from nitro_actor.own_check import has_room
+from nitro_actor.doorkeeper import has_room
 from nitro_api import resolve_stored
 from nitro_api.spec.learner_status import TrainingStatus
 from nitro_learner.backends.base import FatalError
