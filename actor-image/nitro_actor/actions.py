@@ -30,9 +30,7 @@ class ActionSpace(ABC):
     Attributes:
         head: the kind of distribution, as descriptions of networks name it.
         outputs: of a policy's head, without log standard deviations.
-        parameters: P.
         shape: of one action in arrays.
-        dtype: of actions.
     """
 
     head: str
@@ -143,6 +141,9 @@ class WholeNumbers(ActionSpace):
 
     counts: NDArray[np.int64]
 
+    def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> Floats:
+        return generator.gumbel(size=(*leading, self.outputs)).astype(np.float32)
+
 
 class Discrete(WholeNumbers):
     """One of N actions.
@@ -163,9 +164,6 @@ class Discrete(WholeNumbers):
         """See `ActionSpace`; a start of 0 is left out."""
         action = {"kind": "discrete", "n": self.outputs}
         return action | {"start": self.start} if self.start else action
-
-    def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> Floats:
-        return generator.gumbel(size=(*leading, self.outputs)).astype(np.float32)
 
     def sample(self, distribution: Floats, noise: Floats, out: np.ndarray) -> None:
         np.argmax(distribution + noise, axis=-1, out=out)  # the Gumbel-max trick
@@ -216,9 +214,6 @@ class MultiDiscrete(WholeNumbers):
 
     def network(self) -> dict[str, Any]:
         return {"head": self.head, "sizes": list(self.sizes)}
-
-    def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> Floats:
-        return generator.gumbel(size=(*leading, self.outputs)).astype(np.float32)
 
     def sample(self, distribution: Floats, noise: Floats, out: np.ndarray) -> None:
         scores = distribution + noise

@@ -74,7 +74,6 @@ class CheckProcess:
     Args:
         settings: of the environment, as `EnvironmentConfig.from_json` takes them.
         seconds: that it may take, once the environment is built.
-        variables: of its process.
     """
 
     def __init__(self, settings: str, seconds: float, variables: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nitro_actor.matmul import Floats, MatMul, divisor
+from nitro_actor.matmul import Floats, Product, divisor, product
 from nitro_actor.scratch import Scratch
 
 _CACHED_BYTES = 2**19
@@ -43,6 +43,7 @@ class _Buffers:
         patches: where they are gathered.
         matrix: the same as a matrix of pixels.
         floats: the same as a matrix of floats; the same array where the pixels are floats.
+        multiply: the product of those with the weight, of pixels with its 255th part.
         product: of all images, one row for each place.
         rows: the same, one row for each row of the output.
     """
@@ -52,6 +53,7 @@ class _Buffers:
     patches: np.ndarray
     matrix: np.ndarray
     floats: Floats
+    multiply: Product
     product: Floats
     rows: Floats
 
@@ -64,12 +66,9 @@ class Convolution:
     a row of a patch is one item for all its channels.
 
     Args:
-        image: shape of its input.
-        layer: its description, checked.
         weight: f32 [channels, channels before, kernel, kernel].
         bias: f32 [channels].
         activation: of (array, out=array).
-        first: whether it is the network's first layer.
     """
 
     def __init__(
@@ -90,9 +89,7 @@ class Convolution:
         self._pad = [_padding(n, m, self._kernel, self._stride) if same else (0, 0) for n, m in sides]
         self._first = first
         order = (1, 2, 3, 0) if first else (2, 3, 1, 0)
-        matrix = np.ascontiguousarray(weight.transpose(order).reshape(-1, self.output.channels))
-        self._depth = len(matrix)
-        self._float_product, self._pixel_product = MatMul(matrix), MatMul(matrix / np.float32(255))
+        self._weight = np.ascontiguousarray(weight.transpose(order).reshape(-1, self.output.channels))
         # The bias is added to a whole row of the output at once: adding it to a few channels at a time would
         # cost more than the product.
         self._bias = np.tile(bias, self.output.width)
@@ -106,17 +103,16 @@ class Convolution:
             scratch.key, scratch.arrays = key, self._buffers(*key)
         buffers: _Buffers = scratch.arrays
         np.copyto(buffers.inside, images)
-        matrix, floats, product = buffers.matrix, buffers.floats, buffers.product
+        matrix, floats, multiply = buffers.matrix, buffers.floats, buffers.multiply
         pixels = matrix.dtype != floats.dtype
-        multiply = self._pixel_product if pixels else self._float_product
         for windows, part in buffers.parts:
             np.copyto(buffers.patches, windows)
             if pixels:
                 np.copyto(floats, matrix)
             multiply(floats, part)
         np.add(buffers.rows, self._bias, out=buffers.rows)
-        self._activation(product, out=product)
-        return product.reshape(len(images), *self.output)
+        self._activation(buffers.product, out=buffers.product)
+        return buffers.product.reshape(len(images), *self.output)
 
     def _buffers(self, rows: int, dtype: np.dtype[Any]) -> _Buffers:
         """Make the buffers, and the views by which patches are copied."""
@@ -144,16 +140,17 @@ class Convolution:
             strides=(by_image, stride * by_row, stride * by_column, *strides),
         )
         places = out_height * out_width
-        most = max(1, _CACHED_BYTES // (places * self._depth * 4))
+        most = max(1, _CACHED_BYTES // (places * len(self._weight) * 4))
         part = divisor(rows, most)
-        matrix = np.empty((part * places, self._depth), dtype)
+        matrix = np.empty((part * places, len(self._weight)), dtype)
         patches = matrix.view(item).reshape(part, *windows.shape[1:])
         floats = matrix if dtype == np.float32 else np.empty(matrix.shape, np.float32)
-        product = np.empty((rows * places, out_channels), np.float32)
+        multiply = product(self._weight if floats is matrix else self._weight / np.float32(255), len(matrix))
+        result = np.empty((rows * places, out_channels), np.float32)
         begins = range(0, rows, part)
-        parts = [(windows[i : i + part], product[i * places :][: part * places]) for i in begins]
-        by_rows = product.reshape(rows * out_height, out_width * out_channels)
-        return _Buffers(inside, parts, patches, matrix, floats, product, by_rows)
+        parts = [(windows[i : i + part], result[i * places :][: part * places]) for i in begins]
+        by_rows = result.reshape(rows * out_height, out_width * out_channels)
+        return _Buffers(inside, parts, patches, matrix, floats, multiply, result, by_rows)
 
 
 def _padding(size: int, parts: int, kernel: int, stride: int) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """The environment of an actor: its spaces, and the E episodes that run in it."""
 
 import importlib.metadata
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +16,35 @@ from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.engines.base import Engine, Snapshot, Step, require_wanted
 from nitro_actor.evaluation import EVALUATION_KWARGS
 from nitro_actor.protocol.agents import AgentClass
-from nitro_actor.rescaling import rescaled
 from nitro_actor.stacking import join, stacked_shape
+
+_LARGEST = float(np.finfo(np.float32).max)
+"""What float32 holds."""
+
+
+def rescaled(action: Mapping[str, Any]) -> dict[str, Any]:
+    """The action of an EnvironmentSpec, so that a policy's -1 to 1 stand for the environment's bounds.
+
+    Raises:
+        EnvironmentConfigError: it is no Box, or a bound is missing.
+    """
+    if action["kind"] != "continuous":
+        raise EnvironmentConfigError(
+            f"rescaleActions is for actions that are a Box, and these are {action['kind']}; leave it out"
+        )
+    for index, (low, high) in enumerate(zip(action["low"], action["high"], strict=True)):
+        if not bounds_finite(low, high):
+            raise EnvironmentConfigError(
+                f"rescaleActions needs finite bounds, and actions[{index}] is from "
+                f"{-math.inf if low is None else low:g} to {math.inf if high is None else high:g}; give the "
+                "action space bounds, or leave rescaleActions out"
+            )
+    return {**action, "rescaled": True}
+
+
+def bounds_finite(low: float | None, high: float | None) -> bool:
+    """Whether a number of an action has both bounds. The largest float32 stands for none, too."""
+    return all(bound is not None and abs(bound) < _LARGEST for bound in (low, high))
 
 
 @dataclass(frozen=True)
@@ -121,6 +149,7 @@ class Environment:
         self.over: threading.Event | None = None
         self._engine = engine
         self._limit = engine.time_limit or np.iinfo(np.int64).max
+        self._surely = 0  # steps before any episode can reach the limit
         self._lanes = {name: array.reshape(-1, *array.shape[2:]) for name, array in self.frames.items()}
         # Without a stack no frames are kept: the engine's own arrays are shown.
         self._stacks: dict[str, np.ndarray] = {}
@@ -196,14 +225,18 @@ class Environment:
             actions = dict(actions)
             for name, space in self._bounded.items():
                 actions[name] = space.bounded(actions[name])
-        rewards, died, terminated, truncated = self._engine.step(actions)
+        step = self._engine.step(actions)
         for name, returns in self._returns:
-            returns += rewards[name]
+            returns += step.rewards[name]
         self.lengths += 1
         for name, stack in self._stacks.items():
             stack[:, :-1] = stack[:, 1:]
             stack[:, -1] = self._lanes[name]
-        return Step(rewards, died, terminated, truncated | (self.lengths >= self._limit))
+        self._surely -= 1
+        if self._surely > 0:  # no episode has come to the limit
+            return step
+        self._surely = self._limit - int(self.lengths.max())
+        return step._replace(truncated=step.truncated | (self.lengths >= self._limit))
 
     def state(self) -> NDArray[np.float32] | None:
         """The global state, f32 [E, S]; None where the environment has none of its own."""
@@ -231,6 +264,7 @@ class Environment:
         self._engine.restore({name: array for name, array in snapshot.items() if name not in own})
         for name, array in kept.items():
             array[...] = own[name]
+        self._surely = 0
         for name, stack in self._stacks.items():
             stack[:, -1] = self._lanes[name]
 

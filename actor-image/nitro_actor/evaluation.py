@@ -28,8 +28,6 @@ class Evaluation:
     Environment i plays episodes i, i + E, ...: which episodes count does not depend on how long they take.
 
     Args:
-        environment: E episodes, just reset.
-        episodes: number of episodes that count.
         max_steps: an episode is cut after so many steps.
 
     Attributes:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor.processor import AVX512
-from nitro_actor.scratch import Scratch
 
 Floats = NDArray[np.float32]
 
@@ -25,56 +24,46 @@ _FEW_ROWS = 16
 """With more of them a copy of the weight pays."""
 
 
-class MatMul:
-    """x @ weight for x [M, K] and a weight [K, N], f32; or of p weights at once, [p, M, K] and [p, K, N]."""
+Product = Callable[[Floats, Floats], None]
+"""Writes x @ weight to an array: of (x [M, K], out [M, N]), both contiguous; for one thread."""
 
-    def __init__(self, weight: Floats) -> None:
-        self._weight = weight
-        self._plans: dict[int, Callable[[Floats, Floats], None]] = {}
 
-    def __call__(self, x: Floats, out: Floats) -> None:
-        """Write the product to `out` [M, N]. Both contiguous."""
-        rows = len(x)
-        plan = self._plans.get(rows)
-        if plan is None:
-            plan = self._plans[rows] = self._plan(rows)
-        plan(x, out)
-
-    def _plan(self, rows: int) -> Callable[[Floats, Floats], None]:
-        """Choose the multiplication for this number of rows."""
-        depth, width = self._weight.shape[-2:]
-        if self._weight.ndim > 2 or not AVX512 or rows * depth * width <= _SMALL:
-            return self._whole
+def product(weight: Floats, rows: int) -> Product:
+    """The fastest product of x [M, K] with a weight [K, N], f32, for this M; or of p weights at once, of x
+    [p, M, K] with weights [p, K, N]."""
+    depth, width = weight.shape[-2:]
+    if weight.ndim == 2 and AVX512 and rows * depth * width > _SMALL:
         block = divisor(rows, _SMALL // (depth * width))
         if block >= _FEWEST_ROWS:
-            return self._by_rows(block)
+            return _by_rows(weight, block)
         part = divisor(depth, _SMALL // (rows * width))
-        return self._by_depth(rows, part) if rows <= _FEW_ROWS and part > 1 else self._whole
+        if rows <= _FEW_ROWS and part > 1:
+            return _by_depth(weight, rows, part)
 
-    def _whole(self, x: Floats, out: Floats) -> None:
-        np.matmul(x, self._weight, out=out)
+    def whole(x: Floats, out: Floats) -> None:
+        np.matmul(x, weight, out=out)
 
-    def _by_rows(self, block: int) -> Callable[[Floats, Floats], None]:
-        depth, width = self._weight.shape
+    return whole
 
-        def product(x: Floats, out: Floats) -> None:
-            np.matmul(x.reshape(-1, block, depth), self._weight, out=out.reshape(-1, block, width))
 
-        return product
+def _by_rows(weight: Floats, block: int) -> Product:
+    depth, width = weight.shape
 
-    def _by_depth(self, rows: int, part: int) -> Callable[[Floats, Floats], None]:
-        depth, width = self._weight.shape
-        weights = self._weight.reshape(-1, part, width)
-        scratch = Scratch()
+    def blocks(x: Floats, out: Floats) -> None:
+        np.matmul(x.reshape(-1, block, depth), weight, out=out.reshape(-1, block, width))
 
-        def product(x: Floats, out: Floats) -> None:
-            if scratch.arrays is None:
-                scratch.arrays = np.empty((depth // part, rows, width), np.float32)
-            sums = scratch.arrays
-            np.matmul(x.reshape(rows, -1, part).swapaxes(0, 1), weights, out=sums)
-            np.add.reduce(sums, axis=0, out=out)
+    return blocks
 
-        return product
+
+def _by_depth(weight: Floats, rows: int, part: int) -> Product:
+    depth, width = weight.shape
+    weights, sums = weight.reshape(-1, part, width), np.empty((depth // part, rows, width), np.float32)
+
+    def parts(x: Floats, out: Floats) -> None:
+        np.matmul(x.reshape(rows, -1, part).swapaxes(0, 1), weights, out=sums)
+        np.add.reduce(sums, axis=0, out=out)
+
+    return parts
 
 
 def divisor(number: int, most: int) -> int:

@@ -79,7 +79,6 @@ def memory_parameters(network: Mapping[str, Any], width: int) -> tuple[dict[str,
     """Names and shapes of the recurrent layer's tensors, and the number of features behind it.
 
     Args:
-        network: with or without such a layer.
         width: features before it.
 
     Raises:

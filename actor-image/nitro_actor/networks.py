@@ -12,7 +12,7 @@ import numpy as np
 
 from nitro_actor import wire
 from nitro_actor.convolution import Convolution, Shape
-from nitro_actor.matmul import Floats, MatMul
+from nitro_actor.matmul import Floats, product
 from nitro_actor.scratch import Scratch
 
 Tensors = Mapping[str, np.ndarray]
@@ -44,9 +44,8 @@ class Mlp:
     def __init__(self, network: Mapping[str, Any], tensors: Tensors, shape: Sequence[int]) -> None:
         self.width = int([math.prod(shape), *network["hidden"]][-1])
         self._activation = ACTIVATIONS[network["activation"]]
-        layers = [linear(tensors, f"policy.layers.{i}") for i in range(len(network["hidden"]))]
-        self._layers = [(MatMul(weight), bias) for weight, bias in layers]
-        self._axes = layers[0][0].ndim - 1 if layers else 1  # that lead in observations
+        self._layers = [linear(tensors, f"policy.layers.{i}") for i in range(len(network["hidden"]))]
+        self._axes = self._layers[0][0].ndim - 1 if self._layers else 1  # that lead in observations
         self._scratch = Scratch()
 
     @staticmethod
@@ -64,12 +63,14 @@ class Mlp:
         shape, scratch = observations.shape, self._scratch
         if scratch.key != shape:
             rows = shape[: self._axes]
-            buffers = [np.empty((*rows, bias.shape[-1]), np.float32) for _, bias in self._layers]
-            scratch.key, scratch.arrays = shape, buffers
+            scratch.key, scratch.arrays = shape, []
+            for weight, bias in self._layers:
+                buffer = np.empty((*rows, bias.shape[-1]), np.float32)
+                scratch.arrays.append((product(weight, rows[0]), bias, buffer))
         if len(shape) != self._axes + 1:  # single numbers, or frames
             observations = observations.reshape(*shape[: self._axes], -1)
         features: Floats = observations.astype(np.float32, copy=False)
-        for (multiply, bias), buffer in zip(self._layers, scratch.arrays, strict=True):
+        for multiply, bias, buffer in scratch.arrays:
             multiply(features, buffer)
             np.add(buffer, bias, out=buffer)
             features = self._activation(buffer, out=buffer)

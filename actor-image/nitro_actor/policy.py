@@ -114,7 +114,6 @@ class ClassPolicies:
     """The policies that the agents of one class play.
 
     Attributes:
-        agents: the class.
         actions: the class's action space. The parameters of a Q head's distribution are the Q values.
         memory_size: H, numbers that an agent remembers of an episode; 0 without a recurrent layer.
     """

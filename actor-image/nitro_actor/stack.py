@@ -67,7 +67,8 @@ class Stack:
         """Write the distribution of the stack's agents; the arguments hold those of all agents."""
         if self._places is None:
             inputs = self._normalised(observations) if self._normalise else observations
-            self._write(self._features(inputs, memory), out)
+            features = self._network(inputs)
+            self._write(features if self._gru is None else self._remember(features, memory), out)
             return
         scratch = self._scratch
         if scratch.key != observations.size:
@@ -77,7 +78,8 @@ class Stack:
         inputs[...] = rows.transpose(1, 0, 2, 3)
         if self._normalise:
             self._normalised(inputs, inputs)
-        self._write(self._features(seen, memory), result)
+        features = self._network(seen)
+        self._write(features if self._gru is None else self._remember(features, memory), result)
         p, count, k, _ = inputs.shape
         shown = result.reshape(p, count, k, -1).swapaxes(0, 1)
         out.reshape(count, self._agents, -1)[:, self._places] = shown
@@ -100,16 +102,10 @@ class Stack:
         np.maximum(result, -self._clip, out=result)
         return result
 
-    def _features(self, inputs: Floats, memory: Floats | None) -> Floats:
-        features = self._network(inputs)
-        if self._gru is None:
-            return features
-        assert memory is not None, "the policies have a memory"
-        return self._remember(features, memory)
-
-    def _remember(self, features: Floats, memory: Floats) -> Floats:
+    def _remember(self, features: Floats, memory: Floats | None) -> Floats:
         """Take the features into the agents' memories, and return what the layer makes of them."""
         assert self._gru is not None
+        assert memory is not None, "the policies have a memory"
         if self._places is None:
             memory[...] = remembered = self._gru(features, memory)
             return remembered

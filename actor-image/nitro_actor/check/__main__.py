@@ -67,7 +67,6 @@ def check(settings: str, seconds: float, out: TextIO, calls: Calls) -> None:
     Args:
         settings: as `EnvironmentConfig.from_json` takes them.
         out: for what is found, see `findings`.
-        calls: is told what is called.
     """
     findings = Findings(out)
     before = Before.now()

@@ -35,9 +35,6 @@ def gymnasium_checks(
 ) -> None:
     """Run gymnasium's check_env.
 
-    Args:
-        spent: seconds of a reset and of a step.
-
     Raises:
         Skipped: it would take more time than is left.
     """

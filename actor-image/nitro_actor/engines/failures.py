@@ -32,8 +32,7 @@ class failures:  # noqa: N801 - a context manager, read as a word
     """Turn an error of an environment into an EnvironmentCallError that says where it was raised."""
 
     def __init__(self, index: int | None, call: str) -> None:
-        self._call = call
-        self._where = call if index is None else f"{call} of environment {index}"
+        self._index, self._call = index, call
 
     def __enter__(self) -> None:
         return
@@ -41,7 +40,8 @@ class failures:  # noqa: N801 - a context manager, read as a word
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         known = isinstance(error, EnvironmentCallError | wire.WireError)
         if error is not None and not known and traces.of_its_code(error):
-            told = f"{self._where} raised {traces.words(error)}{traces.raised_at(error)}"
+            where = self._call if self._index is None else f"{self._call} of environment {self._index}"
+            told = f"{where} raised {traces.words(error)}{traces.raised_at(error)}"
             raise EnvironmentCallError(told + _remedy(error, self._call)) from error
 
 

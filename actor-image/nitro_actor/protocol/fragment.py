@@ -197,10 +197,8 @@ def tensor_specs(
     """Dtypes and shapes of a rollout's tensors, end state apart (None: any length).
 
     Args:
-        environment: of the actors.
         steps: T, a multiple of E.
         envs: E.
-        optional_tensors: those that the request asks for.
         memory: H, numbers that the policies remember.
     """
     length = steps // envs if envs else 0

@@ -135,4 +135,5 @@ ROUNDS: Rows = (
     ("scaling.initialActors",          50,           40),
 )
 # fmt: on
-"""`paper` has the MARLess paper's numbers of actors; `tuned` 4,000 steps a round at most."""
+"""The size of a round, for all algorithms of several agents. `paper` has the MARLess paper's numbers of
+actors; `tuned` 4,000 steps a round at most."""

@@ -30,7 +30,11 @@ _UNIONS = {AnyHyperparameters: RECORDS, TeamHyperparameters: TEAM_RECORDS}
 
 def descriptions(model: type[Model]) -> dict[str, str]:
     """The description of each field of a model by its name, bases included. A setting of several algorithms
-    has the description of the first one, and says which algorithms have it."""
+    has the description of the first one, and says which algorithms have it.
+
+    They are the docstrings below the fields, read from the source when a schema is made. pydantic would read
+    them when each class is made, which makes every import of nitro_api slower.
+    """
     if model not in _UNIONS:
         classes = [each for each in reversed(model.__mro__) if issubclass(each, Model)]
         return {name: text for each in classes for name, text in _own(each).items()}

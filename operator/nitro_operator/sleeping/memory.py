@@ -124,7 +124,7 @@ class Usage:
 
 @dataclass
 class WorkMemory:
-    """What is known of the sleepers of one job, by their uids."""
+    """Which sleepers of a job work all the same, by the CPU that they were measured to use."""
 
     working: set[str] = field(default_factory=set)
     """Those that worked when they were measured last."""

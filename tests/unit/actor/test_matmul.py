@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nitro_actor import matmul
-from nitro_actor.matmul import MatMul
+from nitro_actor.matmul import product
 
 # As of the networks: few columns, few rows, both at once, neither, and a prime number of rows.
 SHAPES = [(441, 256, 16), (8, 3872, 256), (1, 3136, 512), (8, 256, 256), (100, 512, 512), (443, 256, 64)]
@@ -18,8 +18,8 @@ def test_blocks_make_the_whole_product(
     monkeypatch.setattr(matmul, "AVX512", blocks)
     rng = np.random.default_rng(0)
     weight = rng.standard_normal((depth, width), np.float32)
-    multiply = MatMul(weight)
-    for _ in range(2):  # a plan is kept, its buffers are used again
+    multiply = product(weight, rows)
+    for _ in range(2):  # its buffers are used again
         x = rng.standard_normal((rows, depth), np.float32)
         out = np.full((rows, width), np.nan, np.float32)
         multiply(x, out)
@@ -33,7 +33,7 @@ def test_narrow_and_flat_products_are_split_where_small_kernels_exist(
 
     def blocks(rows: int, depth: int, width: int) -> list[tuple[int, ...]]:
         seen: list[tuple[int, ...]] = []
-        multiply = MatMul(np.zeros((depth, width), np.float32))
+        multiply = product(np.zeros((depth, width), np.float32), rows)
         matmul = np.matmul
         monkeypatch.setattr(np, "matmul", lambda *a, **k: (seen.append(a[0].shape), matmul(*a, **k))[1])
         multiply(np.zeros((rows, depth), np.float32), np.empty((rows, width), np.float32))

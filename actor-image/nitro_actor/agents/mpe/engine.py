@@ -7,11 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import wire
-from nitro_actor.agents.mpe.observer import Observer
-from nitro_actor.agents.mpe.picture import draw
 from nitro_actor.agents.mpe.scenario import Scenario
 from nitro_actor.agents.mpe.scenarios import SCENARIOS
-from nitro_actor.agents.mpe.world import ACTIONS, World
+from nitro_actor.agents.mpe.world import ACTIONS, Array, World
 from nitro_actor.engines.base import (
     Engine,
     Snapshot,
@@ -21,6 +19,83 @@ from nitro_actor.engines.base import (
     unpack_generators,
 )
 from nitro_actor.protocol.agents import AgentClass
+
+
+class Observer:
+    """Writes what the agents of E copies see.
+
+    Attributes:
+        observations: f32 [E, n_c, size] by class, updated in place.
+    """
+
+    def __init__(self, scenario: Scenario, state: Array) -> None:
+        """Args:
+        state: of the scenario's world, f64 [K, E].
+        """
+        count = state.shape[1]
+        views = [scenario.view(agent) for agent in range(scenario.bodies.agents)]
+        self._state = state
+        self._rows = np.array([row for view in views for row in view.rows], np.intp)
+        self._subtracted = np.array([row for view in views for row in view.subtracted], np.intp)
+        self._seen = np.empty((len(self._rows), count))
+        self._minus = np.empty_like(self._seen)
+        self._single = np.empty_like(self._seen, np.float32)
+        self.observations: dict[str, NDArray[np.float32]] = {}
+        # The values of each class, among those of all agents.
+        self._parts: dict[str, slice] = {}
+        begin = 0
+        for name, agents in scenario.teams.items():
+            size = len(views[agents.start].rows)
+            values = len(agents) * size
+            self.observations[name] = np.zeros((count, len(agents), size), np.float32)
+            self._parts[name] = slice(begin, begin + values)
+            begin += values
+
+    def write(self) -> None:
+        """Write the observations of all copies."""
+        np.take(self._state, self._rows, axis=0, out=self._seen, mode="clip")
+        np.take(self._state, self._subtracted, axis=0, out=self._minus, mode="clip")
+        np.subtract(self._seen, self._minus, out=self._seen)
+        # This is twice as fast as changing the order of the axes and the dtype in one copy.
+        self._single[:] = self._seen
+        for name, part in self._parts.items():
+            observations = self.observations[name]
+            observations.reshape(len(observations), -1)[:] = self._single[part].T
+
+    def write_one(self, index: int) -> None:
+        """Write the observations of one copy."""
+        state = self._state[:, index]
+        values = state.take(self._rows) - state.take(self._subtracted)
+        for name, part in self._parts.items():
+            self.observations[name][index].reshape(-1)[:] = values[part]
+
+
+_SIZE = 400
+"""Pixels of either side."""
+_FIELD = 1.2
+"""The smallest view: from minus this value to plus this value, along both axes."""
+
+
+def draw(
+    positions: NDArray[np.float64], radii: NDArray[np.float64], colors: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
+    """Draw bodies as circles on white, each above those before it; the view grows until it holds them all.
+
+    Args:
+        positions: [M, 2], y upwards.
+        radii: [M].
+        colors: u8 [M, 3].
+
+    Returns:
+        u8 [400, 400, 3].
+    """
+    reach = max(_FIELD, float(np.max(np.abs(positions) + radii[:, None])))
+    ticks = ((np.arange(_SIZE) + 0.5) / _SIZE * 2 - 1) * reach
+    image = np.full((_SIZE, _SIZE, 3), 255, np.uint8)
+    for (x, y), radius, color in zip(positions, radii, colors, strict=True):
+        inside = (ticks[None, :] - x) ** 2 + (-ticks[:, None] - y) ** 2 <= radius**2
+        image[inside] = color
+    return image
 
 
 class MpeEngine(Engine):

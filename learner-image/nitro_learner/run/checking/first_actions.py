@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from nitro_actor.environment import bounds_finite
 from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_actor.rescaling import bounds_finite
 
 _REACH = 2.0
 """Standard deviations on either side of 0: 95 % of the first actions."""

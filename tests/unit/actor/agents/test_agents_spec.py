@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nitro_actor.agents.classes import group
+from nitro_actor.agents.parallel import group
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.protocol.agents import agent_classes, state_size
 from parallel_environments import arena, several

@@ -19,8 +19,7 @@ from actor_support import Alone, action_of
 from nitro_actor import wire
 from nitro_actor.config import AtariConfig, EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.engines import ale
-from nitro_actor.engines.atari import AtariEngine
-from nitro_actor.engines.screens import Resize
+from nitro_actor.engines.atari import AtariEngine, Resize
 from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env
 

@@ -181,13 +181,16 @@ def test_an_episode_belongs_to_one_thread_at_a_time(
 def test_a_product_in_parts_is_each_threads_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matmul, "AVX512", True)
     generator = np.random.default_rng(0)
-    multiply = matmul.MatMul(generator.standard_normal((3872, 256), np.float32))
+    names = {"weight": (256, 3872), "bias": (256,)}
+    tensors = {
+        f"policy.layers.0.{name}": generator.standard_normal(shape, np.float32)
+        for name, shape in names.items()
+    }
+    network = networks.Mlp({"hidden": [256], "activation": "relu"}, tensors, (3872,))
     one, other = generator.standard_normal((2, 8, 3872), np.float32)
-    right, out = np.empty((2, 8, 256), np.float32)
-    multiply(one, right)
-    interrupted(monkeypatch, np, "matmul", lambda: multiply(other, np.empty((8, 256), np.float32)))
-    multiply(one, out)
-    np.testing.assert_array_equal(out, right)
+    right = network(one).copy()
+    interrupted(monkeypatch, np, "matmul", lambda: network(other))
+    np.testing.assert_array_equal(network(one), right)
 
 
 async def test_two_servers_of_one_policy_answer_as_the_policy_does(policy: TrainedPolicy) -> None:
