@@ -28,7 +28,7 @@ from nitro_experiments.writing import (
 )
 from nitro_experiments.writing.cells import SEEDS_FOR_A_VERDICT, Difference
 from nitro_experiments.writing.figures import TITLES, draw_metric, draw_overview
-from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.run.rundir import RunDirError, write_text
 from nitro_learner.run.views import markdown_page
 from nitro_learner.run.views.markdown_sections import parts, replace
 
@@ -67,14 +67,13 @@ def write(
             f"{folder.path}: no seed is finished yet by every variant. Go on with nitro experiment run."
             + "".join(ended)
         )
-    writer = RunDir(folder.path)
     finished = list(rows(folder, experiment, collected))
-    writer.write_text(folder.path / "runs.csv", cells.csv_text(finished))
-    writer.write_text(folder.path / "curves.csv", cells.csv_text(_curves(results, experiment)))
+    write_text(folder.path / "runs.csv", cells.csv_text(finished))
+    write_text(folder.path / "curves.csv", cells.csv_text(_curves(results, experiment)))
     answer = opening or "\n".join(conclusions.lines(experiment, results, busy=busy, priced=bool(priced)))
     text = "\n".join(_text(folder, experiment, collected, finished, priced, answer, searched, busy)) + "\n"
-    writer.write_text(folder.report, text)
-    writer.write_text(folder.report_page, markdown_page.page(text, folder.path))
+    write_text(folder.report, text)
+    write_text(folder.report_page, markdown_page.page(text, folder.path))
     return text
 
 

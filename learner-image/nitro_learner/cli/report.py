@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from nitro_learner.run.rundir import RunDir, RunDirError
+    from nitro_learner.run.rundir import RunDirError, write_text
     from nitro_learner.run.views import run_report
 
     folder = run_folder(arguments.run, arguments)
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
             found, output = run_report.of_job(job), arguments.out or unnamed(Path("report.html"))
         html = found.html()
         with writing("--out", output, "Name a file that you may write."):
-            RunDir(output.parent).write_text(output, html)
+            write_text(output, html)
     except RunDirError as error:
         raise CommandError(str(error)) from None
     print(output)

@@ -45,6 +45,13 @@ def naming(what: Path | str) -> Iterator[None]:
         raise
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a small file atomically, also if the machine loses its power."""
+    temporary = path.with_name(f".{path.name}.partial")
+    with naming(path):
+        files.replace(path, temporary, text.encode())
+
+
 class RunDir:
     """Paths of one run, and its small files: the job and the summary.
 
@@ -163,12 +170,6 @@ class RunDir:
         paid = self.ledger.exists() and self.ledger.stat().st_size > 0
         return bool(rows) or paid or any(self.checkpoints.glob("round-*.safetensors"))
 
-    def write_text(self, path: Path, text: str) -> None:
-        """Write a small file atomically, also if the machine loses its power."""
-        temporary = path.with_name(f".{path.name}.partial")
-        with naming(path):
-            files.replace(path, temporary, text.encode())
-
     def read_job(self) -> dict[str, Any]:
         """What job.yaml says, as it stands there: environment, algorithm and scaling at least.
 
@@ -217,4 +218,4 @@ class RunDir:
         return found
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        self.write_text(self.summary, json.dumps(summary, indent=2) + "\n")
+        write_text(self.summary, json.dumps(summary, indent=2) + "\n")

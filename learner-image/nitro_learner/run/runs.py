@@ -17,7 +17,7 @@ from nitro_api.costs.ledger import Ledger, LedgerCorrupt
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, CheckpointStore
 from nitro_learner.run.learner_functions import function_cost
 from nitro_learner.run.metrics_file import read_numbers
-from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.run.rundir import RunDir, RunDirError, write_text
 from nitro_learner.run.same_job import check_same_job, check_same_schedule
 from nitro_learner.run.source import Start, begin_with, take_run
 from nitro_learner.run.tracking.availability import check_installed
@@ -116,7 +116,7 @@ def open_run(
     ended = _ended(folder, job, checkpoint) if checkpoint else None
     if ended is None:
         folder.path.mkdir(parents=True, exist_ok=True)
-        folder.write_text(folder.job, job.to_yaml())
+        write_text(folder.job, job.to_yaml())
     return OpenRun(
         job,
         run_id or secrets.token_hex(4),

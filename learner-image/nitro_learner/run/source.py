@@ -17,7 +17,7 @@ from nitro_api import FieldError, JobInvalid, ResolvedJob, resolve_stored
 from nitro_api.errors import ABSENT
 from nitro_api.rules.resume_rules import differences
 from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, load
-from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
+from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError, write_text
 from nitro_learner.run.same_job import check_same_job
 from nitro_learner.training.adoption import RESUME_FROM, Source, misfit
 
@@ -71,7 +71,7 @@ def begin_with(folder: RunDir, job: ResolvedJob, source: str | None, start: Star
         return read_source(source, job, folder) if job.spec.resume_from else None
     found = read_source(start.place, job, folder, start.named)
     folder.path.mkdir(parents=True, exist_ok=True)
-    folder.write_text(
+    write_text(
         folder.start,
         json.dumps({"from": start.place, "run": found.state["run"], "round": found.round}, indent=2) + "\n",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.run.rundir import RunDirError, write_text
 
 
 def parts(page: Path, name: str) -> tuple[str, str]:
@@ -33,4 +33,4 @@ def replace(page: Path, name: str, text: str) -> None:
     """
     before, after = parts(page, name)
     page.parent.mkdir(parents=True, exist_ok=True)
-    RunDir(page.parent).write_text(page, f"{before}{text.rstrip()}\n{after}")
+    write_text(page, f"{before}{text.rstrip()}\n{after}")
