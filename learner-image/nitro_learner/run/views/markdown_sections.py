@@ -18,9 +18,9 @@ def parts(page: Path, name: str) -> tuple[str, str]:
     begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
     if not page.exists():
         return begin, f"{end}\n"
-    before, found, rest = page.read_text(encoding="utf-8").partition(begin)
+    before, opened, rest = page.read_text(encoding="utf-8").partition(begin)
     _, closed, after = rest.partition(end)
-    if not found or not closed:
+    if not opened or not closed:
         raise RunDirError(f"{page} has no place for this. Add these two lines to it:\n{begin}{end}")
     return before + begin, end + after
 
