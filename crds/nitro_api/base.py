@@ -141,7 +141,7 @@ class Rule:
         """The rule with the sentence about that object."""
         if self.exact is None:
             return self
-        said = re.sub(r"{(\w+)}", lambda found: str(getattr(model, to_snake(found[1]))), self.exact)
+        said = re.sub(r"{(\w+)}", lambda field: str(getattr(model, to_snake(field[1]))), self.exact)
         return replace(self, sentence=said)
 
     @property

@@ -27,11 +27,11 @@ def truths(expressions: Sequence[str], value: dict[str, Any]) -> list[bool]:
     """
     with _lock:
         facts = _environment().Activation({"self": value})
-        found = [_program(expression).eval(facts).value() for expression in expressions]
-    for expression, truth in zip(expressions, found, strict=True):
+        values = [_program(expression).eval(facts).value() for expression in expressions]
+    for expression, truth in zip(expressions, values, strict=True):
         if not isinstance(truth, bool):
             raise ValueError(f"{expression} is neither true nor false, but {truth}")
-    return found
+    return values
 
 
 @functools.cache

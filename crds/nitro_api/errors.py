@@ -30,8 +30,8 @@ class FieldError:
     """What is allowed, and the remedy."""
 
     def __str__(self) -> str:
-        found = "" if self.value is ABSENT else f"{_shown(self.value)}; "
-        return f"{self.path}: {found}{self.message}" if self.path else f"{found}{self.message}"
+        value = "" if self.value is ABSENT else f"{_shown(self.value)}; "
+        return f"{self.path}: {value}{self.message}" if self.path else f"{value}{self.message}"
 
 
 class JobInvalid(ValueError):  # noqa: N818

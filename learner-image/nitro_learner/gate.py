@@ -51,12 +51,12 @@ class Refused(Exception):  # noqa: N818
 
 def users_of(acl: str) -> Users:
     """The users of a user file of Redis who may log in with a password."""
-    found = {}
+    users = {}
     for line in acl.splitlines():
         match line.split():
             case ["user", name, *rules] if "on" in rules:
-                found[name] = frozenset(rule[1:] for rule in rules if rule.startswith("#"))
-    return found
+                users[name] = frozenset(rule[1:] for rule in rules if rule.startswith("#"))
+    return users
 
 
 class Gate:
@@ -134,7 +134,7 @@ class Gate:
                 raise Refused("NOAUTH Authentication required.")
         given = hashlib.sha256(password).hexdigest()
         known = self._users.get(user.decode("utf-8", "replace"), frozenset())
-        if not any(hmac.compare_digest(given, one) for one in known):
+        if not any(hmac.compare_digest(given, digest) for digest in known):
             raise Refused("WRONGPASS invalid username-password pair or user is disabled.")
         return received
 
@@ -183,8 +183,8 @@ def _command(received: bytes) -> list[bytes] | None:
         count, at = lines
         if not 1 <= count <= _WORDS:
             raise Refused("NOAUTH Authentication required.")
-        while len(words) < count and (found := _line(received, at, b"$")) is not None:
-            size, at = found
+        while len(words) < count and (line := _line(received, at, b"$")) is not None:
+            size, at = line
             if len(received) < at + size + 2:
                 break
             words.append(received[at : at + size])

@@ -129,13 +129,13 @@ def _names(environ: Mapping[str, str], variable: str) -> tuple[str, ...]:
 
 def _numbers(environ: Mapping[str, str], variable: str) -> dict[str, int]:
     """Read `name=number,name=number`."""
-    found = {}
+    numbers = {}
     for entry in _names(environ, variable):
         name, _, number = entry.partition("=")
         if not name or not number.isdecimal():
             raise ValueError(f"{variable}: {entry!r} is not NAMESPACE=NUMBER")
-        found[name] = int(number)
-    return found
+        numbers[name] = int(number)
+    return numbers
 
 
 def _rules(environ: Mapping[str, str], variable: str) -> tuple[dict[str, Any], ...] | None:
@@ -144,20 +144,20 @@ def _rules(environ: Mapping[str, str], variable: str) -> tuple[dict[str, Any], .
     if not text:
         return None
     try:
-        found = json.loads(text)
+        rules = json.loads(text)
     except ValueError as error:
         raise ValueError(f"{variable} is not JSON: {error}") from None
-    if not isinstance(found, list) or not all(isinstance(rule, dict) for rule in found):
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
         raise ValueError(f"{variable}={text} is not a list of objects")
-    return tuple(found)
+    return tuple(rules)
 
 
 def _cluster_domain(resolv_conf: Path) -> str:
     """The cluster's domain, found as Knative does: the text after `svc.` in a search domain."""
     lines = resolv_conf.read_text().splitlines() if resolv_conf.exists() else []
     domains = [word for line in lines if line.startswith("search") for word in line.split()[1:]]
-    found = (domain.removeprefix("svc.").rstrip(".") for domain in domains if domain.startswith("svc."))
-    return next(found, "cluster.local")
+    clusters = (domain.removeprefix("svc.").rstrip(".") for domain in domains if domain.startswith("svc."))
+    return next(clusters, "cluster.local")
 
 
 def _identity(environ: Mapping[str, str], name: str) -> int | Literal["auto"] | None:

@@ -235,7 +235,9 @@ class Controller:
         async with self._relisting:
             self._cache.expect_list(kind)
             lists = await asyncio.gather(*(self._list_in(kind, namespace) for namespace in namespaces))
-            unseen = {name for name, found in zip(namespaces, lists, strict=True) if name and found is None}
+            unseen = {
+                name for name, objects in zip(namespaces, lists, strict=True) if name and objects is None
+            }
             changed = self._cache.replace(kind, itertools.chain.from_iterable(filter(None, lists)), unseen)
             for key in sorted(changed, key=self._reconciler.waits_since):
                 self._notice_job(key)
@@ -244,7 +246,7 @@ class Controller:
         """The objects in a namespace; None if it exists and may not be read."""
         try:
             async with self._lists:
-                found = await self._kube.list(kind, namespace, **selector(kind))
+                objects = await self._kube.list(kind, namespace, **selector(kind))
         except ApiError as error:
             if error.status == 404:  # the kind is not served, so no object of it exists
                 return []
@@ -252,7 +254,7 @@ class Controller:
                 raise
             return None if await self._is_there(namespace, error) else []
         self._closed.discard(namespace)
-        return found
+        return objects
 
     async def _is_there(self, namespace: str, error: ApiError) -> bool:
         """Whether a namespace of watchNamespaces that the operator may not read still exists.

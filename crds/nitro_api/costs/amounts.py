@@ -20,4 +20,4 @@ def dollars(*parts: float) -> tuple[str, ...]:
     by_loss = sorted(range(len(units)), key=lambda index: whole[index] - units[index])
     for index in by_loss[: total - sum(whole)]:
         whole[index] += 1
-    return tuple(f"${each / 10**decimals:,.{decimals}f}" for each in (total, *whole))
+    return tuple(f"${amount / 10**decimals:,.{decimals}f}" for amount in (total, *whole))

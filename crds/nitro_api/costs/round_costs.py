@@ -39,8 +39,8 @@ class ModelledCosts:
     @classmethod
     def of(cls, spec: JobSpec) -> Self:
         """The costs of the rounds of a resolved job whose algorithm is `ppo`."""
-        one, two = _dollars(spec, 1), _dollars(spec, 2)
-        return cls(2 * one - two, two - one)
+        alone, two = _dollars(spec, 1), _dollars(spec, 2)
+        return cls(2 * alone - two, two - alone)
 
     @property
     def ratio(self) -> float:
@@ -57,11 +57,11 @@ def cost_ratio(spec: JobSpec) -> float:
 def _dollars(spec: JobSpec, actors: int) -> float:
     """The modelled cost of a round of so many actors."""
     steps, kind = spec.environment.rollout_length, spec.network.type
-    each = _ACTOR_SECONDS + steps * _STEP_SECONDS[kind]
-    seconds = _ROUND_SECONDS + each + _update_seconds(spec, actors * steps)
+    actor_seconds = _ACTOR_SECONDS + steps * _STEP_SECONDS[kind]
+    seconds = _ROUND_SECONDS + actor_seconds + _update_seconds(spec, actors * steps)
     if spec.pricing.model == "vm":
         return vm_cost(spec.pricing, seconds).total
-    return serverless_cost(spec.pricing, seconds, [each] * actors).total
+    return serverless_cost(spec.pricing, seconds, [actor_seconds] * actors).total
 
 
 def _update_seconds(spec: JobSpec, samples: int) -> float:

@@ -221,19 +221,19 @@ def doors(host: str | None, port: int, *, places: int, rate: Rate | None = None)
     """
     if host is None and socket.has_dualstack_ipv6():
         return [Door(socket.AF_INET6, ("::", port), places=places, rate=rate)]
-    found: list[Door] = []
+    doors_of_pod: list[Door] = []
     try:
         infos = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, address in dict.fromkeys((info[0], info[4]) for info in infos):
-            found.append(Door(family, address, places=places, rate=rate))
+            doors_of_pod.append(Door(family, address, places=places, rate=rate))
     except OSError:
-        for door in found:
+        for door in doors_of_pod:
             door.close()
         raise
-    return found
+    return doors_of_pod
 
 
 def _source(address: str) -> str:
     """An IP address as the filter has it: one of IPv4 that came to a socket of both versions is IPv4."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    return str(getattr(found, "ipv4_mapped", None) or found)
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    return str(getattr(ip, "ipv4_mapped", None) or ip)

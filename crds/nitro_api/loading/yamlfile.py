@@ -27,7 +27,7 @@ def to_yaml(value: Any) -> bytes:
     """JSON that is YAML as well, for the API server's apply. JSON may write a character beyond 16 bits as two
     escapes, which YAML refuses. YAML requires an escape for some characters that JSON accepts unchanged."""
     text = json.dumps(value, ensure_ascii=False)
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+    return _UNPRINTABLE.sub(lambda character: f"\\u{ord(character[0]):04x}", text).encode()
 
 
 class _Loader(yaml.SafeLoader):
@@ -200,7 +200,7 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
 
 def _duplicates(root: yaml.Node) -> list[FieldError]:
     """Keys that one mapping has twice. YAML forbids them; PyYAML silently takes the last."""
-    found: list[FieldError] = []
+    mistakes: list[FieldError] = []
     visited: set[int] = set()
 
     def visit(node: yaml.Node, path: str) -> None:
@@ -218,9 +218,9 @@ def _duplicates(root: yaml.Node) -> list[FieldError]:
                 line = key.start_mark.line + 1
                 if name in lines and key.tag != "tag:yaml.org,2002:merge":
                     message = f"is written twice, in lines {lines[name]} and {line}; remove one"
-                    found.append(FieldError(below, ABSENT, message))
+                    mistakes.append(FieldError(below, ABSENT, message))
                 lines[name] = line
                 visit(value, below)
 
     visit(root, "")
-    return found
+    return mistakes

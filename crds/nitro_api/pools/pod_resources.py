@@ -20,12 +20,12 @@ SLEEPING_VCPU = amount_of(SLEEPING_CPU)
 
 def cpu_of(pod: Pod) -> float:
     """CPU that a pod requests, with the containers that others have put into it. Unit: vCPU."""
-    return sum(_counted(pod, one, "cpu") for one in _wanted(pod))
+    return sum(_counted(pod, container, "cpu") for container in _wanted(pod))
 
 
 def memory_of(pod: Pod) -> float:
     """Memory that a pod requests, likewise. Unit: bytes."""
-    return sum(_counted(pod, one, "memory") for one in _wanted(pod))
+    return sum(_counted(pod, container, "memory") for container in _wanted(pod))
 
 
 def asleep(pod: Pod) -> bool:
@@ -45,12 +45,19 @@ def to_sleep(pod: Pod) -> bool:
 
 def wanted_cpu(pod: Pod) -> float | None:
     """CPU that a pod's spec requests for its actor; None where it requests none. Unit: vCPU."""
-    return next((_amount(_requests(one).get("cpu")) for one in _wanted(pod) if one["name"] == ACTOR), None)
+    return next(
+        (
+            _amount(_requests(container).get("cpu"))
+            for container in _wanted(pod)
+            if container["name"] == ACTOR
+        ),
+        None,
+    )
 
 
 def _wanted(pod: Pod) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = (pod.get("spec") or {}).get("containers") or []
-    return found
+    containers: list[Mapping[str, Any]] = (pod.get("spec") or {}).get("containers") or []
+    return containers
 
 
 def _counted(pod: Pod, wanted: Mapping[str, Any], resource: str) -> float:
@@ -62,9 +69,9 @@ def _said(pod: Pod, name: str, resource: str) -> float | None:
     """The most that a kubelet reports for a container: what it has set aside, and what is in force."""
     told = pod.get("status") or {}
     statuses = [*(told.get("initContainerStatuses") or []), *(told.get("containerStatuses") or [])]
-    status: Mapping[str, Any] = next((one for one in statuses if one["name"] == name), {})
+    status: Mapping[str, Any] = next((container for container in statuses if container["name"] == name), {})
     said = [(status.get("allocatedResources") or {}).get(resource), _requests(status).get(resource)]
-    return max((one for one in map(_amount, said) if one is not None), default=None)
+    return max((amount for amount in map(_amount, said) if amount is not None), default=None)
 
 
 def _requests(of: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -72,16 +72,16 @@ class PoolNeed:
         """Seconds for which nobody has needed the n-th pod; infinite if nobody ever did."""
         if n <= self.now:
             return 0.0
-        return next((one.seconds for one in self.past if one.pods >= n), math.inf)
+        return next((past.seconds for past in self.past if past.pods >= n), math.inf)
 
     def here(self, n: int) -> float:
         """Seconds since the n-th pod was needed, or came back for a need; infinite if it never did."""
-        back = min((one.seconds for one in self.returned if one.pods >= n), default=math.inf)
+        back = min((returned.seconds for returned in self.returned if returned.pods >= n), default=math.inf)
         return min(self.idle(n), back)
 
     def ahead(self, n: int) -> float | None:
         """Seconds until the n-th pod is expected to be needed; None where nobody expects it."""
-        return min((one.seconds for one in self.later if one.pods >= n), default=None)
+        return min((later.seconds for later in self.later if later.pods >= n), default=None)
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def divide(need: PoolNeed, held: int, slopes: Slopes, *, let_go: bool = True) ->
 def _sizes(need: PoolNeed, held: int) -> set[int]:
     """The numbers that can be the answer. All pods between two neighbours are in the same state."""
     said = [*need.later, *need.past, *need.returned]
-    return {held, need.now, *(one.pods for one in said)}
+    return {held, need.now, *(entry.pods for entry in said)}
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,9 @@ class _State:
         if ahead is not None:  # it comes back before it is needed
             awake, exists = awake or ahead <= slopes.wake, exists or ahead <= max(slopes.start, slopes.wake)
             changes += [ahead - slopes.wake, ahead - slopes.start, ahead]
-        return cls(awake and exists, exists, min((one for one in changes if one > 0), default=math.inf))
+        return cls(
+            awake and exists, exists, min((change for change in changes if change > 0), default=math.inf)
+        )
 
 
 def _after(even: float, trust: float, idle: float, ahead: float | None) -> float:

@@ -27,7 +27,7 @@ from nitro_api.spec.sharing import Sharing
 def warnings(job: NitroTrainingJob) -> list[str]:
     """Warnings about values that are allowed but rarely intended: the path, the problem, what to do."""
     spec = resolve(job).spec
-    found = [
+    texts = [
         _range_warning(job.spec, spec),
         _decay_warning(spec),
         _minibatch_warning(spec),
@@ -35,7 +35,7 @@ def warnings(job: NitroTrainingJob) -> list[str]:
         *_unused_warnings(spec),
         *_stop_warnings(spec),
     ]
-    found += [
+    texts += [
         *_sharing_warnings(spec),
         *_function_warnings(spec),
         _pod_price_warning(spec),
@@ -45,7 +45,7 @@ def warnings(job: NitroTrainingJob) -> list[str]:
         *_null_warnings(spec),
         episodes.cut_warning(spec.environment),
     ]
-    return [warning for warning in found if warning]
+    return [warning for warning in texts if warning]
 
 
 def _range_warning(given: GivenSpec, spec: JobSpec) -> str | None:
@@ -111,7 +111,7 @@ longer on a GPU than on a CPU core: docs/performance.md, The learner on a GPU.""
 
 def _gpu_warning(spec: JobSpec) -> str | None:
     """A warning if a job asks for a GPU that makes its updates slower."""
-    weights = sum(one * other for one, other in itertools.pairwise(spec.network.hidden_sizes or []))
+    weights = sum(inputs * other for inputs, other in itertools.pairwise(spec.network.hidden_sizes or []))
     step = spec.algorithm.hyperparameters.to_dict().get("minibatchSize", 0)
     if spec.algorithm.name != "ppo" or not spec.learner.resources.has_gpu:
         return None
@@ -160,15 +160,15 @@ def _falling_warning(spec: JobSpec) -> str | None:
 
 def _metadata_warnings(spec: JobSpec) -> list[str]:
     """Warnings about labels and annotations with which a job does not run on every cluster."""
-    found = []
+    texts = []
     for part, template in (("learner", spec.learner), ("actor", spec.actor)):
         other = unlisted(template, {})
         if other is not None:
-            found.append(
+            texts.append(
                 f"spec.{part}.{other.field}: with {', '.join(other.keys)} a job runs only on a cluster where "
                 f"the chart's {other.value} has a beginning of it; remove it, or ask the administrator"
             )
-    return found
+    return texts
 
 
 def _null_warnings(spec: JobSpec) -> list[str]:
@@ -182,20 +182,20 @@ def _null_warnings(spec: JobSpec) -> list[str]:
 
 
 def _stop_warnings(spec: JobSpec) -> list[str]:
-    found = []
+    texts = []
     stop, scaling = spec.stop, spec.scaling
     if stop.target_reward is not None and spec.evaluation.every_rounds >= stop.rounds:
-        found.append(
+        texts.append(
             f"spec.evaluation.everyRounds: {spec.evaluation.every_rounds} is not below stop.rounds, "
             f"{stop.rounds}, so targetReward is never checked; lower everyRounds"
         )
     if stop.patience is not None and 2 * spec.evaluation.every_rounds >= stop.rounds:
-        found.append(
+        texts.append(
             f"spec.evaluation.everyRounds: {spec.evaluation.every_rounds} is not below half of stop.rounds, "
             f"{stop.rounds}, so there are no two evaluations for patience to compare; lower everyRounds"
         )
     if scaling.schedule is not None and len(scaling.schedule) > stop.rounds:
-        found.append(
+        texts.append(
             f"spec.scaling.schedule: only the first {stop.rounds} of {len(scaling.schedule)} entries are "
             "used, because training stops there; raise stop.rounds or shorten the schedule"
         )
@@ -203,30 +203,30 @@ def _stop_warnings(spec: JobSpec) -> list[str]:
         stop.duration_seconds is not None
         and (spec.active_deadline_seconds or math.inf) <= stop.duration_seconds
     ):
-        found.append(
+        texts.append(
             f"spec.activeDeadlineSeconds: {spec.active_deadline_seconds} fails the job before stop.duration, "
             f"{stop.duration}, ends it; raise it"
         )
-    return found
+    return texts
 
 
 def _function_warnings(spec: JobSpec) -> list[str]:
-    function, found = spec.backend.lambda_, []
+    function, texts = spec.backend.lambda_, []
     if function is None:
         return []
     gigabytes = function.memory_mib / 1024
     if not math.isclose(spec.pricing.actor_memory_gb, gigabytes, rel_tol=1e-3):
-        found.append(
+        texts.append(
             f"spec.pricing.actorMemoryGB: {spec.pricing.actor_memory_gb:g} is not what Lambda bills for "
             f"memoryMiB {function.memory_mib}, {gigabytes:g}; remove actorMemoryGB"
         )
     reserved, most = function.reserved_concurrency, most_actors(spec.scaling)
     if reserved is not None and reserved < most:
-        found.append(
+        texts.append(
             f"spec.backend.lambda.reservedConcurrency: {reserved} is below the {most} actors of the "
             "largest round, so larger rounds go in waves; raise it or lower maxActors"
         )
-    return found
+    return texts
 
 
 def _pod_price_warning(spec: JobSpec) -> str | None:

@@ -37,8 +37,8 @@ def mistakes(job: NitroTrainingJob) -> list[FieldError]:
     if cache is None or not job.spec.backend.needs_redis:
         return []
     spec = resolve(job).spec
-    if cache.resources is not None and (found := _of_resources(cache.resources, cache_mib(spec))):
-        return found
+    if cache.resources is not None and (errors := _of_resources(cache.resources, cache_mib(spec))):
+        return errors
     if cache.memory is None:
         return []
     actors = most_actors(spec.scaling)

@@ -69,24 +69,24 @@ def mistakes(job: NitroTrainingJob) -> list[FieldError]:
     if function is None:
         return []
     spec = resolve(job).spec
-    found = []
+    errors = []
     variable = f"NITRO_ENVIRONMENT={json.dumps(spec.environment.to_actor())}"
     if function.manage and len(variable) > VARIABLES_BYTES:
         text = (
             f"must be smaller: the function's environment variables would have {len(variable)} bytes, and "
             f"Lambda takes {VARIABLES_BYTES}; put data into a file of the actor image and name it here"
         )
-        found.append(FieldError("spec.environment.kwargs", "...", text))
+        errors.append(FieldError("spec.environment.kwargs", "...", text))
     if function.transport != "Payload":
-        return found
+        return errors
     weights, fragment = least_weights(spec), least_fragment(spec)
     if weights > CAPACITY_BYTES:
         text = too_large("a request with the weights", weights, "lower hiddenSizes")
-        found.append(FieldError(WEIGHTS_PATH, spec.network.hidden_sizes, text))
+        errors.append(FieldError(WEIGHTS_PATH, spec.network.hidden_sizes, text))
     if fragment > CAPACITY_BYTES:
         text = too_large("a response with the transitions", fragment, "lower rolloutLength")
-        found.append(FieldError(FRAGMENT_PATH, spec.environment.rollout_length, text))
-    return found
+        errors.append(FieldError(FRAGMENT_PATH, spec.environment.rollout_length, text))
+    return errors
 
 
 def least_weights(spec: JobSpec) -> int:

@@ -75,10 +75,10 @@ _WHOLE = "^[0-9]+$"
 
 def _each(block: str, cel: str, sentence: str) -> Rule:
     """A rule about each resource of requests or limits: its `name` and, as text, its `amount`."""
-    each = cel.replace("amount", f"string(self.{block}[name])")
+    condition = cel.replace("amount", f"string(self.{block}[name])")
     return Rule(
         path=block,
-        cel=f"!has(self.{block}) || self.{block}.all(name, {each})",
+        cel=f"!has(self.{block}) || self.{block}.all(name, {condition})",
         sentence=sentence,
     )
 

@@ -62,15 +62,15 @@ def unequal(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
 
 def _fixed(spec: JobSpec) -> dict[str, Any]:
     """What must be equal, by its path below spec."""
-    found = {f"network.{name}": value for name, value in spec.network.to_dict().items()}
-    found["environment.frameStack"] = spec.environment.frame_stack
-    found["environment.rescaleActions"] = bool(spec.environment.rescale_actions)
-    found["sharing.mode"] = spec.sharing.mode if spec.sharing is not None else None
+    fixed = {f"network.{name}": value for name, value in spec.network.to_dict().items()}
+    fixed["environment.frameStack"] = spec.environment.frame_stack
+    fixed["environment.rescaleActions"] = bool(spec.environment.rescale_actions)
+    fixed["sharing.mode"] = spec.sharing.mode if spec.sharing is not None else None
     entries = {f"algorithm.policies[{i}]": entry for i, entry in enumerate(spec.algorithm.policies or ())}
-    found |= {f"{path}.agents": entry.agents for path, entry in entries.items()}
+    fixed |= {f"{path}.agents": entry.agents for path, entry in entries.items()}
     learners: dict[str, Algorithm | AgentsAlgorithm] = {"algorithm": spec.algorithm, **entries}
-    for path, one in learners.items():
-        found[f"{path}.name"] = one.name
-        settings = one.hyperparameters.to_dict()
-        found |= {f"{path}.hyperparameters.{name}": settings.get(name) for name in _SHAPING}
-    return found
+    for path, learner in learners.items():
+        fixed[f"{path}.name"] = learner.name
+        settings = learner.hyperparameters.to_dict()
+        fixed |= {f"{path}.hyperparameters.{name}": settings.get(name) for name in _SHAPING}
+    return fixed

@@ -37,11 +37,11 @@ def _find(path: str) -> str:
     known = [name for name, _ in fields()]
     if path in known:
         return path
-    found = ending_in(path) or ending_in(path, "status")
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UnknownField(f"{path} may be {', '.join(found)}; give the whole path")
+    paths = ending_in(path) or ending_in(path, "status")
+    if len(paths) == 1:
+        return paths[0]
+    if paths:
+        raise UnknownField(f"{path} may be {', '.join(paths)}; give the whole path")
     parent, _, last = path.rpartition(".")
     beside = {
         name.rpartition(".")[2]: name for name in known if name.rpartition(".")[0] in (parent, f"{parent}[]")
@@ -87,18 +87,18 @@ def _wrap(text: str, width: int | None, *, first: str = "", after: str = "") -> 
 
 def rules_at(path: str) -> list[str]:
     """The rules that are reported at that field."""
-    found = []
+    sentences = []
     parts = path.split(".")
     for depth in range(len(parts)):
         owner, rest = ".".join(parts[:depth]), ".".join(parts[depth:])
         holder = _schemas().get(owner.removesuffix("[]"), {})
         rules = holder.get("items", holder).get("x-kubernetes-validations", ())
-        found += [rule["message"] for rule in rules if rule["fieldPath"] == f".{rest}"]
+        sentences += [rule["message"] for rule in rules if rule["fieldPath"] == f".{rest}"]
     if len(parts) == 2 and parts[0] == "spec" and parts[1] not in (*MUTABLE, *MENDABLE):
-        found.append(IMMUTABLE_SENTENCE)
+        sentences.append(IMMUTABLE_SENTENCE)
     if path.removeprefix("spec.") in MENDABLE:
-        found.append(MENDABLE_SENTENCE)
-    return found
+        sentences.append(MENDABLE_SENTENCE)
+    return sentences
 
 
 @cache

@@ -39,7 +39,7 @@ def located_errors(
 ) -> list[tuple[Location, FieldError]]:
     """Every mistake in `data` that `error` reports, each once, with its place. `root` is the schema of the
     file if it is not a job."""
-    found: dict[tuple[str, str], tuple[Location, FieldError]] = {}
+    errors_by_message: dict[tuple[str, str], tuple[Location, FieldError]] = {}
     for item in error.errors(include_url=False):
         location, kind = _of_field(item["loc"], root), item["type"]
         if kind == RULES_BROKEN:
@@ -53,8 +53,10 @@ def located_errors(
         else:
             kind = "invalid_key" if item["loc"][-1] == "[key]" else kind
             mistakes = [(location, _mistake(kind, location, data, root))]
-        found |= {(mistake.path, mistake.message): (place, mistake) for place, mistake in mistakes}
-    return list(found.values())
+        errors_by_message |= {
+            (mistake.path, mistake.message): (place, mistake) for place, mistake in mistakes
+        }
+    return list(errors_by_message.values())
 
 
 def broken_rules(
@@ -62,20 +64,20 @@ def broken_rules(
 ) -> list[tuple[Location, FieldError]]:
     """Every rule across fields that `model` or an object in it breaks. `model` is at `location` of `data`.
     Rules that read a doubtful place are left out."""
-    found: list[tuple[Location, FieldError]] = []
+    mistakes: list[tuple[Location, FieldError]] = []
     for name, field in type(model).model_fields.items():
         value, place = getattr(model, name), (*location, field.alias or name)
         entries = enumerate(value) if isinstance(value, list) else ()
         for at, item in [(place, value), *(((*place, index), entry) for index, entry in entries)]:
             if isinstance(item, Model):
-                found += broken_rules(item, data, doubtful, at)
-    doubtful = [*doubtful, *(place for place, _ in found)]
+                mistakes += broken_rules(item, data, doubtful, at)
+    doubtful = [*doubtful, *(place for place, _ in mistakes)]
     rules = [
         rule
         for rule in rules_of(type(model))
         if not any(related((*location, *path), place) for path in rule.reads for place in doubtful)
     ]
-    return [*found, *(broken(rule, location, data) for rule in broken_by(model, rules))]
+    return [*mistakes, *(broken(rule, location, data) for rule in broken_by(model, rules))]
 
 
 def broken(rule: Rule, location: Location, data: dict[str, Any]) -> tuple[Location, FieldError]:
@@ -199,7 +201,7 @@ def _unknown(location: Location, data: Any, root: Schema | None) -> str:
         guess, usable = nearest(name, names), names
     else:
         algorithm = _algorithm_at(parent, data)
-        usable = [one for one in names if _fits(one, parent, algorithm)]
+        usable = [candidate for candidate in names if _fits(candidate, parent, algorithm)]
         guess = _foreign(name, usable, parent, algorithm) or meant(name, usable) or nearest(name, names)
     if guess:
         return f"is not a field of {here}; did you mean {guess}?"
@@ -221,13 +223,13 @@ def _fits(name: str, parent: Location, algorithm: str) -> bool:
 
 def _foreign(name: str, beside: list[str], parent: Location, algorithm: str) -> str | None:
     """The field that another library calls `name`. One of those `beside` it that has this name is nearer."""
-    found = known_as(name, algorithm)
-    if found is None or plain(name) in map(plain, beside):
+    meaning = known_as(name, algorithm)
+    if meaning is None or plain(name) in map(plain, beside):
         return None
-    place, _, last = f"spec.{found.field}".rpartition(".")
+    place, _, last = f"spec.{meaning.field}".rpartition(".")
     near = last in beside and parent[-1:] == (place.rpartition(".")[2],)
-    field = last if near else f"spec.{found.field}"
-    return f"{field}, {found.remark}" if found.remark else field
+    field = last if near else f"spec.{meaning.field}"
+    return f"{field}, {meaning.remark}" if meaning.remark else field
 
 
 def meant_place(place: Location) -> Location | None:
@@ -254,10 +256,10 @@ def meant(name: str, beside: list[str]) -> str | None:
 def ending_in(path: str, section: str = "spec", *, entries: bool = False) -> list[str]:
     """The fields of a section whose paths end with that one: the field of the section itself, where it has
     one. A list's entries may have the same field: they count with `entries`, or if there are no others."""
-    found = [name for name, _ in fields() if name.startswith(f"{section}.") and name.endswith(f".{path}")]
-    if f"{section}.{path}" in found:
+    paths = [name for name, _ in fields() if name.startswith(f"{section}.") and name.endswith(f".{path}")]
+    if f"{section}.{path}" in paths:
         return [f"{section}.{path}"]
-    return found if entries else [name for name in found if "[]" not in name] or found
+    return paths if entries else [name for name in paths if "[]" not in name] or paths
 
 
 def nearest(name: str, candidates: list[str]) -> str | None:

@@ -56,15 +56,15 @@ def _level(below: int, **null: bool) -> dict[str, Any]:
 
 
 def _checked(value: dict[str, Any], levels: int) -> dict[str, Any]:
-    found = list(_mistakes(value, levels))
-    if not found and (size := len(json.dumps(value))) > MAX_BYTES:
+    mistakes = list(_mistakes(value, levels))
+    if not mistakes and (size := len(json.dumps(value))) > MAX_BYTES:
         text = (
             f"must be at most {MAX_BYTES // 2**10} KiB as JSON, and is {size / 2**10:.0f}; put data into a "
             "file of the actor image and name it here"
         )
-        found = [((), text)]
-    if found:
-        raise PydanticCustomError(MISTAKES, "{text}", {"text": found[0][1], "found": found})
+        mistakes = [((), text)]
+    if mistakes:
+        raise PydanticCustomError(MISTAKES, "{text}", {"text": mistakes[0][1], "found": mistakes})
     return value
 
 
@@ -114,10 +114,10 @@ def with_floats(field: dict[str, Any]) -> dict[str, Any]:
             return value
         return float(number)
 
-    found: dict[str, Any] = read(field, ())
+    settings: dict[str, Any] = read(field, ())
     if wrong:
         raise PydanticCustomError(MISTAKES, "{text}", {"text": wrong[0][1], "found": wrong})
-    return found
+    return settings
 
 
 def marked(value: Any) -> Any:

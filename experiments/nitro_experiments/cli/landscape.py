@@ -26,7 +26,7 @@ from nitro_learner.cli.exits import DONE, FAILED, CommandError
 if TYPE_CHECKING:
     from nitro_api import ResolvedJob
     from nitro_experiments.studies.landscape import Landscape
-    from nitro_learner.run.rundir import RunDir
+    from nitro_learner.run.rundir import RunDir, write_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     table = picture.with_suffix(".csv")
     with writing("--out", picture, "Name a file that you may write."):
         picture.parent.mkdir(parents=True, exist_ok=True)
-        folder.write_text(table, landscape.csv())
+        write_text(table, landscape.csv())
         draw(landscape, f"{job.metadata.name}: {job.spec.environment.id}", picture)
     ratio = "none" if landscape.ratio is None else f"{landscape.ratio:.4g}"
     print(

@@ -20,7 +20,7 @@ from nitro_experiments.planning.plan import PlannedRun
 from nitro_experiments.planning.spec import Experiment
 from nitro_learner.run import folders
 from nitro_learner.run.metrics_file import read_metrics
-from nitro_learner.run.rundir import EXPERIMENT, RunDir, RunDirError
+from nitro_learner.run.rundir import EXPERIMENT, RunDir, RunDirError, write_text
 from nitro_learner.run.runs import package_versions
 from nitro_learner.run.same_job import check_same_job, check_same_schedule
 from nitro_learner.scalers.predetermined import scheduled
@@ -76,7 +76,6 @@ class ExperimentDir:
             raise RunDirError(f"{self.path} holds the experiment {name}. Choose another --dir.")
         told = self.seeds_told()
         self.path.mkdir(parents=True, exist_ok=True)
-        writer = RunDir(self.path)
         if not told or told[-1]["seeds"] != experiment.seeds:
             ended = sum(
                 bool(RunDir(summary.parent).read_summary().get("finished"))
@@ -84,14 +83,14 @@ class ExperimentDir:
                 if not summary.parent.name.startswith(".")  # hidden: half copied
             )
             told = [*(told if ended else []), {"seeds": experiment.seeds, "ended": ended}]
-            writer.write_text(self.seeds, json.dumps(told, indent=2) + "\n")
-        writer.write_text(self.spec, experiment.to_yaml())
+            write_text(self.seeds, json.dumps(told, indent=2) + "\n")
+        write_text(self.spec, experiment.to_yaml())
 
     def identity(self) -> str:
         """What tells this folder's jobs on a cluster from those of other folders. It is made when it is first
         asked for."""
         if not self._identity.exists():
-            RunDir(self.path).write_text(self._identity, f"{uuid.uuid4().hex}\n")
+            write_text(self._identity, f"{uuid.uuid4().hex}\n")
         return self._identity.read_text(encoding="utf-8").strip()
 
     def add_machine(self, entry: Mapping[str, Any]) -> None:
@@ -102,7 +101,7 @@ class ExperimentDir:
         """
         with self._adding:  # several runs of a cluster can end at the same time
             if entry not in (known := self.machines()):
-                RunDir(self.path).write_text(self.machine, json.dumps([*known, entry], indent=2) + "\n")
+                write_text(self.machine, json.dumps([*known, entry], indent=2) + "\n")
 
     def machines(self) -> list[dict[str, Any]]:
         """All machines and clusters that worked on the experiment.
@@ -175,7 +174,7 @@ class ExperimentDir:
         # An old summary is that of a smaller budget or of an interruption. Beside the new job it would look
         # like the end of that job's run.
         folder.summary.unlink(missing_ok=True)
-        folder.write_text(folder.job, job.to_yaml())
+        write_text(folder.job, job.to_yaml())
         return folder
 
     def _job(self, run: PlannedRun) -> ResolvedJob:

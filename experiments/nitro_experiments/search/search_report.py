@@ -16,7 +16,7 @@ from nitro_experiments.search.study import FIRST_STEP, STARTUP_TRIALS, STEPS, Se
 from nitro_experiments.search.trials import nested, own_settings
 from nitro_experiments.writing import cells
 from nitro_experiments.writing.figures import TITLES
-from nitro_learner.run.rundir import RunDir
+from nitro_learner.run.rundir import write_text
 
 _MOST_ROWS = 50
 
@@ -24,7 +24,7 @@ _MOST_ROWS = 50
 def write(folder: ExperimentDir, experiment: Experiment, study: SearchStudy) -> str:
     """Draw the picture, write trials.csv, and return the text of the search's part of the report."""
     trials = [trial for trial in study.trials() if trial.state != "running"]
-    RunDir(folder.path).write_text(folder.trials, cells.csv_text(_rows(trials)))
+    write_text(folder.trials, cells.csv_text(_rows(trials)))
     return "\n".join(_text(folder, experiment, study, trials))
 
 

@@ -26,7 +26,7 @@ from nitro_experiments.writing import (
 )
 from nitro_experiments.writing.cells import SEEDS_FOR_A_VERDICT
 from nitro_experiments.writing.figures import TITLES, draw_metric, draw_overview
-from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.run.rundir import RunDirError, write_text
 from nitro_learner.run.views import markdown_page
 from nitro_learner.run.views.markdown_sections import parts, replace
 
@@ -81,11 +81,10 @@ def write(
         ]
     report = _Report(folder.path, experiment, results, priced, busy)
     text = "\n".join([*opened, *report.lines(searched)]) + "\n"
-    writer = RunDir(folder.path)
-    writer.write_text(folder.path / "runs.csv", cells.csv_text(finished))
-    writer.write_text(folder.path / "curves.csv", cells.csv_text(curve_rows(results, experiment)))
-    writer.write_text(folder.report, text)
-    writer.write_text(folder.report_page, markdown_page.page(text, folder.path))
+    write_text(folder.path / "runs.csv", cells.csv_text(finished))
+    write_text(folder.path / "curves.csv", cells.csv_text(curve_rows(results, experiment)))
+    write_text(folder.report, text)
+    write_text(folder.report_page, markdown_page.page(text, folder.path))
     return text
 
 

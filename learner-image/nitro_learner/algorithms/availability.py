@@ -59,9 +59,9 @@ def check(spec: JobSpec) -> None:
             spec, f"needs RLlib of Ray {_needed()}, which cannot be imported ({reason})"
         ) from error
 
-    found = mistakes(spec.algorithm.name, spec.algorithm.rllib or {})
-    if found:
-        raise JobInvalid(found)
+    errors = mistakes(spec.algorithm.name, spec.algorithm.rllib or {})
+    if errors:
+        raise JobInvalid(errors)
 
 
 def check_actions(spec: JobSpec, environment: DescribedEnvironment) -> None:

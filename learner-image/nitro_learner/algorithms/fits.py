@@ -65,8 +65,8 @@ def check_size(spec: JobSpec, environment: DescribedEnvironment) -> None:
     if network.recurrent:
         described["recurrent"] = {"cell": network.recurrent.cell, "size": network.memory_size}
     size = seen = outputs = 0
-    for one in environment.classes:
-        shape, actions = one.observation["shape"], action_space(one.action)
+    for agent_class in environment.classes:
+        shape, actions = agent_class.observation["shape"], action_space(agent_class.action)
         seen, outputs = seen + math.prod(shape), outputs + actions.outputs
         try:
             layers, width = NETWORKS[network.type].parameters(described, shape)
@@ -93,7 +93,11 @@ def check_sharing(spec: JobSpec, teams: Sequence[Collection[str]], environment: 
     Raises:
         JobInvalid: no two agents of equal spaces learn by one algorithm.
     """
-    alike = (sum(agent in team for agent in one.agents) for team in teams for one in environment.classes)
+    alike = (
+        sum(agent in team for agent in agent_class.agents)
+        for team in teams
+        for agent_class in environment.classes
+    )
     if spec.shared.mode == "never" or any(count > 1 for count in alike):
         return
     message = (

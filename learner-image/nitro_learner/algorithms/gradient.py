@@ -46,6 +46,6 @@ class MeanNorm:
 
     def take(self) -> list[float]:
         """The means since the last call, one of each policy; none where there was no step."""
-        found = [] if self._sum is None else (self._sum / self._steps).reshape(-1).tolist()
+        means = [] if self._sum is None else (self._sum / self._steps).reshape(-1).tolist()
         self._sum, self._steps = None, 0
-        return found
+        return means

@@ -132,10 +132,10 @@ class PlayedEpisode:
             )
             return chosen
         agent = policy.agents[0]
-        one = self._stacked(agent, frame, begins)
-        before = self._remembered(agent, one, begins)
+        stacked = self._stacked(agent, frame, begins)
+        before = self._remembered(agent, stacked, begins)
         action: Action
-        action, after = policy.act(one, state=before, deterministic=deterministic, available=available)
+        action, after = policy.act(stacked, state=before, deterministic=deterministic, available=available)
         self._states = {agent: after}
         return action
 
@@ -156,9 +156,9 @@ class PlayedEpisode:
             self._stacked(agent, np.zeros((count, *observation["frame"]), observation["dtype"]), begins)
 
     def _stacked(self, agent: str, frame: ArrayLike, begins: ArrayLike) -> NDArray[Any]:
-        one = self._policy.of(agent)
-        rows, single = batch_of(frame, one, "frame")
-        if (stack := one.observation["stack"]) > 1:
+        spaces = self._policy.of(agent)
+        rows, single = batch_of(frame, spaces, "frame")
+        if (stack := spaces.observation["stack"]) > 1:
             first = np.repeat(rows[:, None], stack, axis=1)
             before = self._stacks.get(agent, first)
             if before.shape != first.shape:

@@ -21,7 +21,8 @@ def write_exported(policy: TrainedPolicy) -> bytes:
         "environment": policy.environment,
         "agents": weights.agents,
         "policies": {
-            name: {"meta": one.meta, "tensors": one.tensors} for name, one in weights.policies.items()
+            name: {"meta": policy.meta, "tensors": policy.tensors}
+            for name, policy in weights.policies.items()
         },
     }
     return policy_file(played, policy.round)

@@ -38,7 +38,9 @@ class Player:
     ) -> dict[str, Action]:
         """Choose actions; `states` f32 [B, H] of the agents that act are updated in place."""
         policies = [
-            one for one in self._policies.classes.values() if set(one.agents.agents) & set(observations)
+            policy
+            for policy in self._policies.classes.values()
+            if set(policy.agents.agents) & set(observations)
         ]
         generators: Sequence[np.random.Generator | None] = [generator]
         if generator is not None and policies[0].agents.mortal:

@@ -55,10 +55,13 @@ class TrainedPolicy:
         self.round = round
         self.environment: Mapping[str, Any] = played["environment"]
         self.described = DescribedEnvironment.from_json(self.environment)
-        self.spaces = {agent: one for one in self.described.classes for agent in one.agents}
+        self.spaces = {
+            agent: agent_class for agent_class in self.described.classes for agent in agent_class.agents
+        }
         self.agents = tuple(self.spaces)
         policies = {
-            name: PolicyWeights.of(one["meta"], one["tensors"]) for name, one in played["policies"].items()
+            name: PolicyWeights.of(saved["meta"], saved["tensors"])
+            for name, saved in played["policies"].items()
         }
         self.weights = WeightsContainer("", played["version"], policies, played["agents"])
         self.memory = {

@@ -16,36 +16,37 @@ LARGEST = float(np.finfo(np.float32).max)
 """The largest number that observations of float32 may have."""
 
 
-def batch_of(observation: ArrayLike, one: AgentClass, kind: str) -> tuple[NDArray[Any], bool]:
+def batch_of(observation: ArrayLike, spaces: AgentClass, kind: str) -> tuple[NDArray[Any], bool]:
     """Observations or frames with a batch axis, and whether there was none."""
-    dtype, shape = np.dtype(one.observation["dtype"]), tuple(one.observation[kind])
+    dtype, shape = np.dtype(spaces.observation["dtype"]), tuple(spaces.observation[kind])
     rows = np.asarray(observation)
     if rows.ndim - len(shape) not in (0, 1) or rows.shape[rows.ndim - len(shape) :] != shape or not rows.size:
-        hint = " For one frame at a time use episode()." if one.observation["stack"] > 1 else ""
+        hint = " For one frame at a time use episode()." if spaces.observation["stack"] > 1 else ""
         raise ValueError(
-            f"{one.name}: {'a frame' if kind == 'frame' else 'an observation'} has the shape {list(shape)}, "
-            f"a batch [{', '.join(map(str, ('B', *shape)))}]; this is {list(rows.shape)}.{hint}"
+            f"{spaces.name}: {'a frame' if kind == 'frame' else 'an observation'} has the shape "
+            f"{list(shape)}, a batch [{', '.join(map(str, ('B', *shape)))}]; this is {list(rows.shape)}."
+            f"{hint}"
         )
     if rows.dtype.kind not in "biuf":
-        raise ValueError(f"{one.name}: observations are numbers, not {rows.dtype}")
+        raise ValueError(f"{spaces.name}: observations are numbers, not {rows.dtype}")
     if dtype == np.float32 and rows.dtype != dtype and (np.abs(rows) > LARGEST).any():
-        raise ValueError(f"{one.name}: observations must be at most {LARGEST:.3g}, what float32 holds")
+        raise ValueError(f"{spaces.name}: observations must be at most {LARGEST:.3g}, what float32 holds")
     if dtype == np.uint8 and rows.dtype != dtype:
-        raise ValueError(f"{one.name}: observations are uint8, not {rows.dtype}: give them as they are")
+        raise ValueError(f"{spaces.name}: observations are uint8, not {rows.dtype}: give them as they are")
     single = rows.ndim == len(shape)
     return (rows[None] if single else rows).astype(dtype, copy=False), single
 
 
-def masks_of(available: ArrayLike, one: AgentClass, agent: str, count: int) -> NDArray[np.bool_]:
+def masks_of(available: ArrayLike, spaces: AgentClass, agent: str, count: int) -> NDArray[np.bool_]:
     """The choices of its action that an agent has in each of `count` rows, bool [count, C].
 
     Args:
         available: bool [C] or [count, C].
-        one: the agent's spaces.
+        spaces: the agent's.
         agent: its name, for errors.
         count: rows of its observations.
     """
-    space = action_space(one.action)
+    space = action_space(spaces.action)
     shape = (count, choices(space))
     if not shape[1]:
         raise ValueError(f"available: the actions of {agent} are real numbers, so none can be left out")
@@ -59,15 +60,15 @@ def masks_of(available: ArrayLike, one: AgentClass, agent: str, count: int) -> N
         raise ValueError(f"available: {agent} needs bools, not {rows.dtype}")
     rows = rows.astype(bool)
     if obstacle(rows, space):
-        each = "" if one.action["kind"] == "discrete" else ", of each of its numbers"
-        raise ValueError(f"available: {agent} needs an action that is allowed in each row{each}")
+        where = "" if spaces.action["kind"] == "discrete" else ", of each of its numbers"
+        raise ValueError(f"available: {agent} needs an action that is allowed in each row{where}")
     return np.broadcast_to(rows, shape)
 
 
 def alike(seen: Mapping[str, tuple[NDArray[Any], bool]]) -> tuple[int, bool]:
     """The number of rows of all agents, and whether each gave one observation without a batch axis."""
-    found = {(len(rows), single) for rows, single in seen.values()}
-    if len(found) != 1:
+    batches = {(len(rows), single) for rows, single in seen.values()}
+    if len(batches) != 1:
         shapes = {agent: list(rows.shape) for agent, (rows, _) in seen.items()}
         raise ValueError(f"the observations of all agents must be equally many, at least one; got {shapes}")
-    return found.pop()
+    return batches.pop()

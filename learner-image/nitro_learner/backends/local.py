@@ -162,9 +162,9 @@ class LocalBackend:
             sound = actor.alive and error.reason not in _SUSPECT
             if sound:
                 raise
-            found = await actor.explained(error, timeout)
-            self._tell(actor.name, found)
-            raise found from error
+            explained = await actor.explained(error, timeout)
+            self._tell(actor.name, explained)
+            raise explained from error
         except AbandonedError as abandoned:
             if abandoned.trouble is not None:  # it had all the time of a request
                 abandoned.trouble = await actor.hanging(timeout, abandoned.seconds)

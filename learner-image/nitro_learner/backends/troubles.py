@@ -44,5 +44,5 @@ def shown(output: Sequence[str]) -> str:
 def evidence(troubles: Sequence[Trouble]) -> Evidence:
     """The evidence of all of them: whether the environment is at fault for each, and one traceback."""
     met = [trouble.evidence for trouble in troubles if trouble is not UNANSWERED]
-    at_fault = bool(met) and all(one.environment for one in met)
-    return Evidence(at_fault, trace=next((one.trace for one in met if one.trace), ""))
+    at_fault = bool(met) and all(trouble.environment for trouble in met)
+    return Evidence(at_fault, trace=next((trouble.trace for trouble in met if trouble.trace), ""))

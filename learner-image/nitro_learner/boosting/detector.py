@@ -76,14 +76,14 @@ class Detector:
             ValueError: the surrogate has fewer than M transitions.
         """
         begin = time.perf_counter()
-        _, found = self.look(surrogate, round)
+        _, extremes = self.look(surrogate, round)
         return Measurement(
-            ratio=convexity_ratio(found.smallest, found.largest),
-            lambda_min=found.smallest,
-            lambda_max=found.largest,
-            residuals=found.residuals,
-            iterations=found.iterations,
-            converged=found.converged,
+            ratio=convexity_ratio(extremes.smallest, extremes.largest),
+            lambda_min=extremes.smallest,
+            lambda_max=extremes.largest,
+            residuals=extremes.residuals,
+            iterations=extremes.iterations,
+            converged=extremes.converged,
             seconds=time.perf_counter() - begin,
         )
 

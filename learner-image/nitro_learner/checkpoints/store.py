@@ -114,11 +114,11 @@ class CheckpointStore:
         if not (self.directory / BEST).exists():
             return None
         try:
-            found = load(self.directory / BEST, only=[_EVALUATION])
+            checkpoint = load(self.directory / BEST, only=[_EVALUATION])
         except CheckpointError as error:
             logger.warning("%s", error)
             return None
-        return {"round": found.round, **found.state[_EVALUATION]}
+        return {"round": checkpoint.round, **checkpoint.state[_EVALUATION]}
 
     def latest(self, *, attached: bool = True, only: Collection[str] | None = None) -> Checkpoint | None:
         """The newest checkpoint that is whole, with a warning for each newer one that is damaged; None when

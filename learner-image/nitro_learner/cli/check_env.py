@@ -109,10 +109,10 @@ def _job(given: str, overrides: list[str]) -> ResolvedJob:
 
 def _lines(name: str, report: Report) -> list[str]:
     told = [
-        *(("fault", one) for one in report.wrong()),
-        *(("warning", one) for one in report.warnings),
-        *(("remark", one) for one in report.remarks),
-        *(("", one) for one in [*report.costs(), *report.gaps()]),
+        *(("fault", text) for text in report.wrong()),
+        *(("warning", text) for text in report.warnings),
+        *(("remark", text) for text in report.remarks),
+        *(("", text) for text in [*report.costs(), *report.gaps()]),
     ]
     count = len(report.wrong())
     verdict = f"{count} fault{'s' if count > 1 else ''}" if count else "sound, as far as it was checked"

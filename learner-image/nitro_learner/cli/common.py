@@ -116,12 +116,12 @@ def check_picture(out: Path | None) -> None:
 
 def distinct(folders: Sequence[Path]) -> list[Path]:
     """The folders, each once. Globs that overlap name some folders twice; a message says so."""
-    found: dict[Path, Path] = {}
+    by_place: dict[Path, Path] = {}
     for folder in folders:
-        first = found.setdefault(folder.resolve(), folder)
+        first = by_place.setdefault(folder.resolve(), folder)
         if first is not folder:
             print(f"nitro: {folder} is given twice and counts once", file=sys.stderr)
-    return list(found.values())
+    return list(by_place.values())
 
 
 def add_namespace(parser: argparse.ArgumentParser, default: str = "kubectl's current one") -> None:

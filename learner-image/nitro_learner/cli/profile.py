@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from nitro_learner.studies.resolved_job import backend_overrides
 
-    one = [*backend_overrides("Local"), "spec.backend.local.processes=1"]
-    spec = read_job(arguments.job, [*arguments.overrides, *one]).spec
+    overrides = [*backend_overrides("Local"), "spec.backend.local.processes=1"]
+    spec = read_job(arguments.job, [*arguments.overrides, *overrides]).spec
     # Imported only now: it loads torch, which takes seconds.
     from nitro_learner.studies import profiling
     from nitro_learner.training.failures import TrainingFailed, as_training_failure

@@ -38,22 +38,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from nitro_learner.run.rundir import RunDir, RunDirError
+    from nitro_learner.run.rundir import RunDirError, write_text
     from nitro_learner.run.views import run_report
 
     folder = run_folder(arguments.run, arguments)
     try:
         if folder is not None:
-            found, output = run_report.of_run(folder), arguments.out or folder / "report.html"
+            report, output = run_report.of_run(folder), arguments.out or folder / "report.html"
         else:
             from nitro_learner.cluster.jobs import get_job
 
             with job_asked(arguments.run, arguments):
                 job = get_job(arguments.run, arguments.namespace)
-            found, output = run_report.of_job(job), arguments.out or unnamed(Path("report.html"))
-        html = found.html()
+            report, output = run_report.of_job(job), arguments.out or unnamed(Path("report.html"))
+        html = report.html()
         with writing("--out", output, "Name a file that you may write."):
-            RunDir(output.parent).write_text(output, html)
+            write_text(output, html)
     except RunDirError as error:
         raise CommandError(str(error)) from None
     print(output)

@@ -117,5 +117,5 @@ def _alike(error: UnicodeError) -> tuple[str, int]:
     """A character that the encoding has, for one that it lacks; see `codecs.register_error`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    found = error.object[error.start].translate(_ALIKE)
-    return (found if found.isascii() else "?"), error.start + 1
+    replacement = error.object[error.start].translate(_ALIKE)
+    return (replacement if replacement.isascii() else "?"), error.start + 1

@@ -39,8 +39,8 @@ def announce(folder: RunDir, job: ResolvedJob, opened: OpenRun) -> None:
 
 
 def _begun_with(folder: RunDir) -> str:
-    found = folder.read_start()
-    return f"{found['from']} after round {found['round']}"
+    start = folder.read_start()
+    return f"{start['from']} after round {start['round']}"
 
 
 def other_ways(source: str, begun: Mapping[str, Any], job: ResolvedJob, arguments: argparse.Namespace) -> str:

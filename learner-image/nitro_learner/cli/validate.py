@@ -63,8 +63,8 @@ def _validate(path: Path, arguments: argparse.Namespace) -> int:
             availability.check(complete.spec)
         if complete.spec.resume_from is not None and not arguments.of_cluster:
             raise JobInvalid([FieldError("spec.resumeFrom", ABSENT, _ONLY_ON_A_CLUSTER)])
-        found = environment_start.check(complete.spec, elsewhere=arguments.of_cluster)
-        notes, remarks = notes + found.warnings, found.remarks
+        started = environment_start.check(complete.spec, elsewhere=arguments.of_cluster)
+        notes, remarks = notes + started.warnings, started.remarks
         resolved = complete
     except JobInvalid as error:
         errors = [

@@ -50,8 +50,8 @@ class ClusterPods:
         )
         asleep = (actors.asleep or 0) / per_pod
         awake = max(0.0, (actors.ready or 0) / per_pod - asleep)
-        found = cls(use, awake, asleep, actors.draining or 0, actors.drain_seconds or 0.0)
-        return before if found == before else found
+        pods = cls(use, awake, asleep, actors.draining or 0, actors.drain_seconds or 0.0)
+        return before if pods == before else pods
 
     def now(self) -> PodUse:
         """What the pods have used until now, if as many as then are still there."""

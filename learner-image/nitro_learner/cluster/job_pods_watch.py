@@ -47,5 +47,5 @@ def _pods(jobs: NamespaceJobs, name: str) -> list[dict[str, Any]]:
             _request_timeout=TIMEOUT_SECONDS,
             _preload_content=False,
         )
-    found: list[dict[str, Any]] = json.loads(answer.data)["items"]
-    return found
+    pods: list[dict[str, Any]] = json.loads(answer.data)["items"]
+    return pods

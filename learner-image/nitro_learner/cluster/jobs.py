@@ -65,13 +65,13 @@ class NamespaceJobs:
     def cluster_version(self) -> str:
         """The version of the API server, such as v1.34.4."""
         with explained():
-            found = VersionApi(self.client).get_code(_request_timeout=TIMEOUT_SECONDS)
-        return str(found.git_version)
+            version = VersionApi(self.client).get_code(_request_timeout=TIMEOUT_SECONDS)
+        return str(version.git_version)
 
     def list(self) -> list[Job]:
         """All of them."""
-        found: list[Job] = self._call("list_namespaced_custom_object")["items"]
-        return found
+        jobs: list[Job] = self._call("list_namespaced_custom_object")["items"]
+        return jobs
 
     def get(self, name: str) -> Job:
         """One of them."""
@@ -136,8 +136,8 @@ def list_jobs(namespace: str | None) -> list[Job]:
             message = "you may not list the jobs of all namespaces; name one with --namespace"
             raise ClusterError(message, status=403) from None
         raise
-    found: list[Job] = answer["items"]
-    return found
+    jobs: list[Job] = answer["items"]
+    return jobs
 
 
 @contextmanager

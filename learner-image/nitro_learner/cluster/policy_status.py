@@ -77,9 +77,9 @@ class PolicyStatus:
 
     def body(self) -> dict[str, Any]:
         """The fields of the status."""
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if self._policies:
-            found["policies"] = [present(policy) for policy in self._policies]
+            fields["policies"] = [present(policy) for policy in self._policies]
         if self._sharing:
-            found["sharing"] = dict(self._sharing)
-        return found
+            fields["sharing"] = dict(self._sharing)
+        return fields

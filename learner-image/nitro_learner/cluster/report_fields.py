@@ -51,8 +51,9 @@ def history_entry(row: Mapping[str, Any], ready: int | None) -> dict[str, Any]:
 
 def _waves(row: Mapping[str, Any]) -> float | None:
     """How many mean rollouts long the sampling was; None where an actor's time is not known."""
-    each = row["seconds_actor"]
-    return readable((row["seconds_dispatch"] + row["seconds_sample"]) / each, 2) if each else None
+    actor_seconds = row["seconds_actor"]
+    sampling = row["seconds_dispatch"] + row["seconds_sample"]
+    return readable(sampling / actor_seconds, 2) if actor_seconds else None
 
 
 def progress(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,8 +96,8 @@ def worst(troubles: Mapping[str, str]) -> dict[str, str | None]:
     """The fields that tell one of several troubles: that of silent actors first, because the operator acts on
     it."""
     order = (ACTORS_SILENT, CHECKPOINT_MISSED, ROLLOUTS_CUT)
-    found = next((one for one in order if one in troubles), None)
-    return {"reason": found, "message": troubles[found] if found else None}
+    reason = next((reason for reason in order if reason in troubles), None)
+    return {"reason": reason, "message": troubles[reason] if reason else None}
 
 
 def checked(report: Report) -> dict[str, str]:
@@ -120,7 +121,7 @@ def request(actors: int) -> dict[str, Any]:
 
 def needs(at_once: int, later: Iterable[LaterNeed] = ()) -> dict[str, Any]:
     """The fields that say how many actors are needed now, and when how many."""
-    expected = [{"afterSeconds": readable(one.after_seconds, 3), "actors": one.actors} for one in later]
+    expected = [{"afterSeconds": readable(need.after_seconds, 3), "actors": need.actors} for need in later]
     return {"needsNow": at_once, "needsLater": expected, "neededAt": timestamp()}
 
 

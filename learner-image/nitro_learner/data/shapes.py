@@ -22,6 +22,6 @@ def check(expected: tuple[int, ...], like: str, given: Mapping[str, Shaped]) -> 
     Raises:
         ValueError: one of them has another shape.
     """
-    for name, one in given.items():
-        if one.shape != expected:
-            raise ValueError(f"{name} has the shape {tuple(one.shape)}, but {like} {tuple(expected)}")
+    for name, array in given.items():
+        if array.shape != expected:
+            raise ValueError(f"{name} has the shape {tuple(array.shape)}, but {like} {tuple(expected)}")

@@ -165,4 +165,4 @@ class RewardNormaliser:
 def with_copies(carried: Mapping[int, np.ndarray], sources: Mapping[int, int]) -> dict[int, np.ndarray]:
     """What is carried of slots' episodes where slots go on with copies of others'; see `Learner`."""
     kept = {slot: value for slot, value in carried.items() if slot not in sources}
-    return kept | {slot: carried[one].copy() for slot, one in sources.items() if one in carried}
+    return kept | {slot: carried[source].copy() for slot, source in sources.items() if source in carried}

@@ -152,10 +152,10 @@ class RunBucket:
         job, checkpoints = (str(path.relative_to(folder.path)) for path in (folder.job, folder.checkpoints))
         with self._reached("read"):
             names = self._names()
-            rounds = [one for one in names if one.startswith(f"{checkpoints}/round-")]
-            newest = sorted(rounds, key=lambda one: (len(one), one))[-1:]
+            rounds = [name for name in names if name.startswith(f"{checkpoints}/round-")]
+            newest = sorted(rounds, key=lambda name: (len(name), name))[-1:]
             wanted = [f"{checkpoints}/{name}"] if name else newest
-            self._download([one for one in [job, *wanted] if one in names], folder)
+            self._download([name for name in [job, *wanted] if name in names], folder)
 
     def beside(self, begin: str) -> dict[str, float]:
         """The runs in the same place whose folders' names begin so, each with the time of its newest
@@ -165,7 +165,7 @@ class RunBucket:
             BucketError: the bucket cannot be read.
         """
         place = self.prefix[: self.prefix.rstrip("/").rfind("/") + 1]
-        found: dict[str, float] = {}
+        newest: dict[str, float] = {}
         with self._reached("read"):
             pages = self._s3.get_paginator("list_objects_v2").paginate(
                 Bucket=self.bucket, Prefix=place + begin
@@ -173,8 +173,8 @@ class RunBucket:
             for item in (item for page in pages for item in page.get("Contents", [])):
                 run, _, name = item["Key"].removeprefix(place).partition("/")
                 if name.startswith("checkpoints/round-"):
-                    found[run] = max(found.get(run, 0.0), item["LastModified"].timestamp())
-        return found
+                    newest[run] = max(newest.get(run, 0.0), item["LastModified"].timestamp())
+        return newest
 
     def _download(self, names: Sequence[str], folder: RunDir) -> None:
         for name in names:

@@ -83,12 +83,12 @@ def _float(value: float) -> bytes:
 
 def _varint(value: int) -> bytes:
     """A number that is not negative, seven bits a byte."""
-    found = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def _checksum(data: bytes) -> bytes:
@@ -102,9 +102,9 @@ def _checksum(data: bytes) -> bytes:
 
 @functools.cache
 def _table() -> tuple[int, ...]:
-    found = []
+    remainders = []
     for value in range(256):
         for _ in range(8):
             value = value >> 1 ^ (_POLYNOMIAL if value & 1 else 0)
-        found.append(value)
-    return tuple(found)
+        remainders.append(value)
+    return tuple(remainders)

@@ -73,7 +73,7 @@ def _functions(algorithm: Mapping[str, Any], groups: Sequence[tuple[str, ...]]) 
     entries = algorithm.get("policies") or []
     per_policy, joint = 0, set()
     for agents in groups:
-        chosen = next((one for one in entries if fnmatchcase(agents[0], one["agents"])), algorithm)
+        chosen = next((entry for entry in entries if fnmatchcase(agents[0], entry["agents"])), algorithm)
         record = RECORDS[chosen["name"]]
         if record.common_reward:
             joint.add(chosen.get("agents", ""))

@@ -25,11 +25,11 @@ def policy_file(played: Mapping[str, Any], round: int) -> bytes:
     described = {
         "round": round,
         **{name: played[name] for name in ("version", "environment", "agents")},
-        "policies": {name: one["meta"] for name, one in played["policies"].items()},
+        "policies": {name: policy["meta"] for name, policy in played["policies"].items()},
     }
     tensors = {
         f"{name}/{tensor}": np.asarray(array, order="C")
-        for name, one in played["policies"].items()
-        for tensor, array in one["tensors"].items()
+        for name, policy in played["policies"].items()
+        for tensor, array in policy["tensors"].items()
     }
     return safetensors.numpy.save(tensors, {KEY: json.dumps(described)})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nitro_learner.run.metrics_file import read_rows
 from nitro_learner.run.recorders import append, cell
-from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.run.rundir import RunDir, RunDirError, write_text
 from nitro_learner.training.round_report import Listener, RoundReport, Row
 
 if TYPE_CHECKING:
@@ -97,10 +97,10 @@ class PolicyFiles(Listener):
         the one after `round` on, which happens as the next round begins."""
         kept = [row for number, row in _read(self._folder) if number <= round]
         text = _lines([dict.fromkeys(COLUMNS, "") | row for row in kept], head=True)
-        self._folder.write_text(self._folder.policies, text)
+        write_text(self._folder.policies, text)
         toggles = [toggle for toggle in read_toggles(self._folder) if toggle.round < round]
         text = "".join(json.dumps(asdict(toggle)) + "\n" for toggle in toggles)
-        self._folder.write_text(self._folder.sharing, text)
+        write_text(self._folder.sharing, text)
 
     def on_round_done(self, report: RoundReport) -> None:
         rows = [

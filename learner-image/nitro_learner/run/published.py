@@ -19,9 +19,12 @@ def published_job(job: Mapping[str, Any]) -> dict[str, Any]:
 
 def published_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The spec with the names alone of its variables: an entry may lack a value."""
-    found = dict(spec)
+    published = dict(spec)
     for part in ("actor", "learner"):
-        settings = found.get(part) or {}
+        settings = published.get(part) or {}
         if settings.get("env"):
-            found[part] = {**settings, "env": [{"name": one["name"]} for one in settings["env"]]}
-    return found
+            published[part] = {
+                **settings,
+                "env": [{"name": variable["name"]} for variable in settings["env"]],
+            }
+    return published

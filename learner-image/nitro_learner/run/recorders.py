@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nitro_learner.run.event_file import EventFile
 from nitro_learner.run.metrics_file import read_rows
-from nitro_learner.run.rundir import RunDir, naming
+from nitro_learner.run.rundir import naming, write_text
 from nitro_learner.training.round_report import COLUMNS, STATISTICS, Listener, RoundReport, Row
 
 
@@ -35,7 +35,7 @@ class CsvMetrics(Listener):
         writer.writeheader()
         for row in kept:
             writer.writerow({name: row.get(name, "") for name in self._columns})
-        RunDir(self.path.parent).write_text(self.path, buffer.getvalue())
+        write_text(self.path, buffer.getvalue())
 
     def on_round_done(self, report: RoundReport) -> None:
         buffer = io.StringIO()

@@ -45,6 +45,13 @@ def naming(what: Path | str) -> Iterator[None]:
         raise
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a small file atomically, also if the machine loses its power."""
+    temporary = path.with_name(f".{path.name}.partial")
+    with naming(path):
+        files.replace(path, temporary, text.encode())
+
+
 class RunDir:
     """Paths of one run, and its small files: the job and the summary.
 
@@ -163,12 +170,6 @@ class RunDir:
         paid = self.ledger.exists() and self.ledger.stat().st_size > 0
         return bool(rows) or paid or any(self.checkpoints.glob("round-*.safetensors"))
 
-    def write_text(self, path: Path, text: str) -> None:
-        """Write a small file atomically, also if the machine loses its power."""
-        temporary = path.with_name(f".{path.name}.partial")
-        with naming(path):
-            files.replace(path, temporary, text.encode())
-
     def read_job(self) -> dict[str, Any]:
         """What job.yaml says, as it stands there: environment, algorithm and scaling at least.
 
@@ -177,44 +178,44 @@ class RunDir:
         if not self.job.exists():
             raise RunDirError(f"{self.path}: no job.yaml in it, so it is no run folder.")
         try:
-            found = yaml.safe_load(self.job.read_text(encoding="utf-8"))
+            job = yaml.safe_load(self.job.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError):
-            found = None
-        spec = found.get("spec") if isinstance(found, dict) else None
+            job = None
+        spec = job.get("spec") if isinstance(job, dict) else None
         if not isinstance(spec, dict) or not {"environment", "algorithm", "scaling"} <= spec.keys():
             raise RunDirError(f"{self.job} is damaged: it holds no job.")
-        return dict(found)
+        return dict(job)
 
     def read_start(self) -> dict[str, Any]:
         """What start.json says of the run that this one began with: from, run and round; else empty.
 
         Raises RunDirError where it is damaged.
         """
-        found = self._read_object(self.start)
-        if found and not {"from", "run", "round"} <= found.keys():
+        start = self._read_object(self.start)
+        if start and not {"from", "run", "round"} <= start.keys():
             raise RunDirError(f"{self.start} is damaged: it names no run.")
-        return found
+        return start
 
     def read_summary(self) -> dict[str, Any]:
         """What summary.json says; empty while the run has not ended, or when it was broken off.
 
         Raises RunDirError where it is damaged.
         """
-        found = self._read_object(self.summary)
-        if type(found.get("rounds", 0)) is not int:
+        summary = self._read_object(self.summary)
+        if type(summary.get("rounds", 0)) is not int:
             raise RunDirError(f"{self.summary} is damaged: it holds no summary.")
-        return found
+        return summary
 
     def _read_object(self, path: Path) -> dict[str, Any]:
         if not path.exists():
             return {}
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise RunDirError(f"{path} is damaged: {error}.") from None
-        if not isinstance(found, dict):
+        if not isinstance(content, dict):
             raise RunDirError(f"{path} is damaged: it holds no {path.stem}.")
-        return found
+        return content
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        self.write_text(self.summary, json.dumps(summary, indent=2) + "\n")
+        write_text(self.summary, json.dumps(summary, indent=2) + "\n")

@@ -17,7 +17,7 @@ from nitro_api.costs.ledger import Ledger, LedgerCorrupt
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, CheckpointStore
 from nitro_learner.run.learner_functions import function_cost
 from nitro_learner.run.metrics_file import read_numbers
-from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.run.rundir import RunDir, RunDirError, write_text
 from nitro_learner.run.same_job import check_same_job, check_same_schedule
 from nitro_learner.run.source import Start, begin_with, take_run
 from nitro_learner.run.tracking.availability import check_installed
@@ -116,7 +116,7 @@ def open_run(
     ended = _ended(folder, job, checkpoint) if checkpoint else None
     if ended is None:
         folder.path.mkdir(parents=True, exist_ok=True)
-        folder.write_text(folder.job, job.to_yaml())
+        write_text(folder.job, job.to_yaml())
     return OpenRun(
         job,
         run_id or secrets.token_hex(4),
@@ -196,13 +196,13 @@ def _paid(folder: RunDir) -> set[int]:
         return {entry.round for entry in ledger.entries}
 
 
-def _check_rounds(path: Path, found: Collection[int], last: int) -> None:
+def _check_rounds(path: Path, rounds: Collection[int], last: int) -> None:
     """Refuse a file that lacks a round up to the checkpoint's: each is on the disk before its checkpoint.
 
     Raises:
         RunDirError: names the rounds.
     """
-    missing = set(range(1, last + 1)).difference(found)
+    missing = set(range(1, last + 1)).difference(rounds)
     if missing:
         starts = sorted(round for round in missing if round - 1 not in missing)
         ends = sorted(round for round in missing if round + 1 not in missing)
@@ -269,13 +269,13 @@ def _evaluation(run: OpenRun, outcome: Outcome) -> dict[str, Any] | None:
         return None
     mean = sum(returns) / len(returns)
     std = (sum((value - mean) ** 2 for value in returns) / len(returns)) ** 0.5
-    found: dict[str, Any] = {"episodes": len(returns), "mean": mean, "std": std}
-    found |= {"min": min(returns), "max": max(returns)}
+    evaluation: dict[str, Any] = {"episodes": len(returns), "mean": mean, "std": std}
+    evaluation |= {"min": min(returns), "max": max(returns)}
     if len(outcome.agent_evaluation) > 1:
-        found |= {"agents": dict(outcome.agent_evaluation), "classes": dict(outcome.class_evaluation)}
+        evaluation |= {"agents": dict(outcome.agent_evaluation), "classes": dict(outcome.class_evaluation)}
     if outcome.evaluation_sets:
-        found["sets"] = dict(outcome.evaluation_sets)
-    return found
+        evaluation["sets"] = dict(outcome.evaluation_sets)
+    return evaluation
 
 
 def _pretraining(run: OpenRun) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from nitro_api import FieldError, JobInvalid, ResolvedJob, resolve_stored
 from nitro_api.errors import ABSENT
 from nitro_api.rules.resume_rules import differences
 from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, load
-from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
+from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError, write_text
 from nitro_learner.run.same_job import check_same_job
 from nitro_learner.training.adoption import RESUME_FROM, Source, misfit
 
@@ -69,13 +69,13 @@ def begin_with(folder: RunDir, job: ResolvedJob, source: str | None, start: Star
         start = Start(str(kept["from"]), str(folder.start))
     if start is None:
         return read_source(source, job, folder) if job.spec.resume_from else None
-    found = read_source(start.place, job, folder, start.named)
+    begun = read_source(start.place, job, folder, start.named)
     folder.path.mkdir(parents=True, exist_ok=True)
-    folder.write_text(
+    write_text(
         folder.start,
-        json.dumps({"from": start.place, "run": found.state["run"], "round": found.round}, indent=2) + "\n",
+        json.dumps({"from": start.place, "run": begun.state["run"], "round": begun.round}, indent=2) + "\n",
     )
-    return found
+    return begun
 
 
 def read_source(place: str | None, job: ResolvedJob, folder: RunDir, named: str = RESUME_FROM) -> Source:
@@ -103,11 +103,11 @@ def read_source(place: str | None, job: ResolvedJob, folder: RunDir, named: str 
             return _read(RunDir(path.parents[1]), job, named, path)
         return _read(RunDir(path), job, named)
     with tempfile.TemporaryDirectory() as copy:
-        found = RunDir(Path(copy))
+        source = RunDir(Path(copy))
         from nitro_learner.run.bucket import RunBucket  # S3's client takes a second to import
 
-        file = RunBucket.copied(place, found, job.spec.learner.checkpoint.s3)
-        return _read(found, job, named, file)
+        file = RunBucket.copied(place, source, job.spec.learner.checkpoint.s3)
+        return _read(source, job, named, file)
 
 
 def take_run(place: str | None, job: ResolvedJob, folder: RunDir) -> None:
@@ -185,7 +185,7 @@ def former_run(folder: RunDir, job: str, bucket: RunBucket | None = None) -> str
         else:
             files = folder.path.parent.glob(f"{job}-*/checkpoints/round-*.safetensors")
             written = ((path.parents[1].name, path.stat().st_mtime) for path in files)
-            newest = dict(sorted(written, key=lambda one: one[1]))
+            newest = dict(sorted(written, key=lambda item: item[1]))
     except (OSError, CheckpointError):
         return None
     newest.pop(folder.path.name, None)

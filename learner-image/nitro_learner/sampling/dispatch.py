@@ -188,7 +188,7 @@ class Dispatcher:
                 np.concatenate([fragment.team_returns for fragment in played]),
                 np.concatenate([fragment.tensors["episode_lengths"] for fragment in played]),
                 self._pool.stats(fanout, started),
-                {agent: np.concatenate([one[agent] for one in own]) for agent in agents},
+                {agent: np.concatenate([returns[agent] for returns in own]) for agent in agents},
                 self._environment.classes,
             )
         finally:
@@ -289,10 +289,10 @@ class _Round:
 def _failed(what: str, fanout: Fanout, needed: str) -> RoundFailed:
     missing = fanout.missing()
     troubles = [slot.trouble for slot in missing]
-    found = evidence(troubles)
+    proof = evidence(troubles)
     return RoundFailed(
         f"{what} failed: {causes(troubles)}\n{len(missing)} of {len(fanout.tasks)} slots did not come back "
         f"although they were asked for again; {needed}.",
-        resumable=not found.environment and not all(slot.hopeless for slot in missing),
-        evidence=found,
+        resumable=not proof.environment and not all(slot.hopeless for slot in missing),
+        evidence=proof,
     )

@@ -32,22 +32,22 @@ def plans(spec: JobSpec, run: str, version: int) -> dict[str, EvaluationPlan]:
         slots=min(episodes, SLOTS),
     )
     return {
-        one.name: replace(plain, kwargs=one.kwargs)
-        if one.seed is None
-        else replace(plain, kwargs=one.kwargs, seed=one.seed, episodes_of=0)
-        for one in spec.evaluation.environment or ()
+        setting.name: replace(plain, kwargs=setting.kwargs)
+        if setting.seed is None
+        else replace(plain, kwargs=setting.kwargs, seed=setting.seed, episodes_of=0)
+        for setting in spec.evaluation.environment or ()
     } or {"": plain}
 
 
 def columns(spec: JobSpec, result: EvaluationResult | None = None) -> dict[str, float | None]:
     """The columns of metrics.csv for the named sets, with the values of an evaluation."""
-    found: dict[str, float | None] = {}
-    for one in spec.evaluation.environment or ():
-        played = result.sets.get(one.name) if result else None
+    values: dict[str, float | None] = {}
+    for setting in spec.evaluation.environment or ():
+        played = result.sets.get(setting.name) if result else None
         returns = played.returns.tolist() if played else []
-        found[f"evaluation_{one.name}_mean"] = fmean(returns) if returns else None
-        found[f"evaluation_{one.name}_std"] = pstdev(returns) if returns else None
-    return found
+        values[f"evaluation_{setting.name}_mean"] = fmean(returns) if returns else None
+        values[f"evaluation_{setting.name}_std"] = pstdev(returns) if returns else None
+    return values
 
 
 def cut_warning(lengths: NDArray[np.int64]) -> str | None:

@@ -19,24 +19,27 @@ def contradiction(tensors: Tensors, classes: Sequence[AgentClass]) -> str | None
         tensors: as the message has them, their dtypes and shapes checked.
         classes: the environment's.
     """
-    found = (text for one in classes for text in _of_class(tensors, one))
-    return next(found, None) or next(_rows(tensors, ("final_global_state",)), None)
+    contradictions = (text for agent_class in classes for text in _of_class(tensors, agent_class))
+    return next(contradictions, None) or next(_rows(tensors, ("final_global_state",)), None)
 
 
-def _of_class(tensors: Tensors, one: AgentClass) -> Iterator[str]:
-    space = action_space(one.action)
+def _of_class(tensors: Tensors, agent_class: AgentClass) -> Iterator[str]:
+    space = action_space(agent_class.action)
     if isinstance(space, WholeNumbers):
-        actions = tensors[f"{one.name}/actions"]
+        actions = tensors[f"{agent_class.name}/actions"]
         if not ((actions >= 0) & (actions < space.counts)).all():
-            yield f"{one.name}/actions: an action outside 0..{(space.counts - 1).tolist()}"
+            yield f"{agent_class.name}/actions: an action outside 0..{(space.counts - 1).tolist()}"
             return
-        if one.action.get("masked"):
-            available = tensors[f"{one.name}/available"]
+        if agent_class.action.get("masked"):
+            available = tensors[f"{agent_class.name}/available"]
             if not masks.allow(available, space, actions):
-                yield f"{one.name}/actions: an action that {one.name}/available does not allow"
-    yield from _rows(tensors, (f"{one.name}/final_observations", f"{one.name}/final_available"))
-    if one.mortal:
-        yield from _lives(tensors, one.name)
+                name = agent_class.name
+                yield f"{name}/actions: an action that {name}/available does not allow"
+    yield from _rows(
+        tensors, (f"{agent_class.name}/final_observations", f"{agent_class.name}/final_available")
+    )
+    if agent_class.mortal:
+        yield from _lives(tensors, agent_class.name)
 
 
 def _rows(tensors: Tensors, names: Sequence[str]) -> Iterator[str]:

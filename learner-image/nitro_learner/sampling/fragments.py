@@ -122,7 +122,7 @@ def end_state(fragment: Fragment) -> dict[str, NDArray[Any]]:
 def _of_several_agents(
     meta: dict[str, Any], tensors: Mapping[str, NDArray[Any]], classes: tuple[AgentClass, ...]
 ) -> Fragment:
-    once, by_class = {}, {one.name: dict[str, NDArray[Any]]() for one in classes}
+    once, by_class = {}, {agent_class.name: dict[str, NDArray[Any]]() for agent_class in classes}
     for name, array in tensors.items():
         group, _, own = name.partition("/")
         if group in by_class:

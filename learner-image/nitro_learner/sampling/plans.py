@@ -113,11 +113,11 @@ class EvaluationResult:
     @property
     def work(self) -> list[TaskStats]:
         """What all sets took."""
-        return [one.stats for one in self.sets.values()] or [self.stats]
+        return [result.stats for result in self.sets.values()] or [self.stats]
 
     def set_means(self) -> dict[str, float]:
         """Each named set's mean return."""
-        return {name: float(one.returns.mean()) for name, one in self.sets.items()}
+        return {name: float(result.returns.mean()) for name, result in self.sets.items()}
 
     def agent_means(self) -> dict[str, float]:
         """Each agent's mean return."""
@@ -130,4 +130,4 @@ class EvaluationResult:
 
 def sums_of_classes(by_agent: Mapping[str, float], classes: Sequence[AgentClass]) -> dict[str, float]:
     """The sum over its agents, for each class."""
-    return {one.name: sum(by_agent[agent] for agent in one.agents) for one in classes}
+    return {agent_class.name: sum(by_agent[agent] for agent in agent_class.agents) for agent_class in classes}

@@ -90,13 +90,13 @@ def features(outcome: RoundOutcome, budget: float) -> NDArray[np.float32]:
     the last 20), the update's KL divergence, and the seconds of the update, of an actor and of the whole
     round; and the share of the budget that is left. A value that was not measured is 0.
     """
-    found = outcome.statistics
+    statistics = outcome.statistics
     return np.array(
         [
             outcome.round + 1,
-            found.get("policy_loss", 0.0),
+            statistics.get("policy_loss", 0.0),
             (outcome.reward_mean if outcome.reward_round is None else outcome.reward_round) or 0.0,
-            found.get("kl", 0.0),
+            statistics.get("kl", 0.0),
             outcome.learner_seconds,
             outcome.actor_seconds,
             outcome.seconds,

@@ -62,11 +62,11 @@ class GrowthScaler(Scaler):
             self._returns.append(outcome.reward_round)
         if len(self._returns) < self.scaling.window:
             return Decision(self.clip(outcome.actors))
-        found = rise(self._returns)
+        slope = rise(self._returns)
         self._returns = []
-        if found < _SHOWN:
+        if slope < _SHOWN:
             return Decision(self.clip(2 * outcome.actors))
-        return Decision(self.clip(outcome.actors // 2 if found >= _STEEP else outcome.actors))
+        return Decision(self.clip(outcome.actors // 2 if slope >= _STEEP else outcome.actors))
 
     def state_dict(self) -> dict[str, Any]:
         return {"returns": list(self._returns)}

@@ -38,14 +38,16 @@ class MarlessScaler(Scaler):
 
     def decide(self, outcome: RoundOutcome) -> Decision:
         self._windows = {
-            name: deque(() if one.fresh else self._windows.get(name, ()), maxlen=self.scaling.window)
-            for name, one in outcome.policies.items()
+            name: deque(() if policy.fresh else self._windows.get(name, ()), maxlen=self.scaling.window)
+            for name, policy in outcome.policies.items()
         }
         fewest, most = self.scaling.min_actors, self.scaling.max_actors
         wishes: dict[str, Wish] = {}
-        for name, one in outcome.policies.items():
+        for name, policy in outcome.policies.items():
             score = (
-                1.0 if one.fresh else self._score(name, self.ratio(name, one.convexity_ratio, outcome.round))
+                1.0
+                if policy.fresh
+                else self._score(name, self.ratio(name, policy.convexity_ratio, outcome.round))
             )
             wishes[name] = Wish(score, min(max(score * most, fewest), most))
         wanted = [wish.actors for wish in wishes.values()]
@@ -87,7 +89,8 @@ class MarlessRandomScaler(MarlessScaler):
 
     def decide(self, outcome: RoundOutcome) -> Decision:
         self._histories = {
-            name: [] if one.fresh else self._histories.get(name, []) for name, one in outcome.policies.items()
+            name: [] if policy.fresh else self._histories.get(name, [])
+            for name, policy in outcome.policies.items()
         }
         return super().decide(outcome)
 

@@ -39,7 +39,7 @@ def mistake(id: str) -> str | None:
         return f"must be {' or '.join(_SMAX)}; correct it"
     path = _package(id)
     package, _, name = id.rpartition("/")
-    known = {one.rpartition("/")[2] for one in scenarios if one.startswith(f"{package}/")}
+    known = {scenario.rpartition("/")[2] for scenario in scenarios if scenario.startswith(f"{package}/")}
     if path is not None:
         known |= {module.name for module in pkgutil.iter_modules(path)}
         if name in known:
@@ -63,7 +63,7 @@ def _package(id: str) -> list[str] | None:
     """Where the id's package lies on this machine; None where it is not installed."""
     package = id.rpartition("/")[0].replace("/", ".")
     try:
-        found = importlib.util.find_spec(package)
+        module = importlib.util.find_spec(package)
     except ModuleNotFoundError:
         return None
-    return list(found.submodule_search_locations or []) if found else None
+    return list(module.submodule_search_locations or []) if module else None

@@ -90,10 +90,10 @@ def _unregistered(id: str) -> bool:
 @cache
 def _own_ids() -> frozenset[str]:
     """The ids that gymnasium's own source registers, read without importing it."""
-    found = importlib.util.find_spec("gymnasium")
-    if found is None or found.origin is None:
+    module = importlib.util.find_spec("gymnasium")
+    if module is None or module.origin is None:
         return frozenset()
-    source = Path(found.origin).parent / "envs" / "__init__.py"
+    source = Path(module.origin).parent / "envs" / "__init__.py"
     if not source.is_file():
         return frozenset()
     calls = (node.value for node in ast.parse(source.read_bytes()).body if isinstance(node, ast.Expr))
@@ -113,9 +113,9 @@ def _nearest(id: str) -> str | None:
 
     namespace = id.rpartition("/")[0]
     versions: dict[str, str] = {}
-    for each in sorted(gymnasium.registry.values(), key=lambda each: each.version or 0):
-        if (each.namespace or "") == namespace:
-            versions[_VERSION.sub("", each.id)] = each.id
+    for registered in sorted(gymnasium.registry.values(), key=lambda registered: registered.version or 0):
+        if (registered.namespace or "") == namespace:
+            versions[_VERSION.sub("", registered.id)] = registered.id
     name = _VERSION.sub("", id)
     close = difflib.get_close_matches(name, versions, n=1, cutoff=0.75)
     return versions[close[0]] if close else None

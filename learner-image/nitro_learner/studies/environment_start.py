@@ -58,7 +58,9 @@ def check(spec: JobSpec, *, elsewhere: bool = False) -> Notes:
         raise JobInvalid([FieldError(path, value, fault) for fault in report.faults])
     told = [*(f"on this machine {fault}" for fault in report.faults), *report.warnings, *report.gaps()]
     fits = job_fit.warnings(report.environment, spec)
-    return Notes([*(f"{path}: {one}" for one in told), *fits], [f"{path}: {one}" for one in report.remarks])
+    return Notes(
+        [*(f"{path}: {text}" for text in told), *fits], [f"{path}: {text}" for text in report.remarks]
+    )
 
 
 def examined(spec: JobSpec, seconds: float) -> Report:

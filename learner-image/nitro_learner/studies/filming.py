@@ -75,9 +75,9 @@ def film(
             choose_renderer()
             drawing = _renderable(spec)
             stack.callback(drawing.close)
-            policy, (one,) = playing.classes[AGENT], environment.spec.classes
-            masks = Masks([drawing], policy.actions) if one.action.get("masked") else None
-            episode = _episode(drawing, policy, seed, one.observation["stack"], masks)
+            policy, (spaces,) = playing.classes[AGENT], environment.spec.classes
+            masks = Masks([drawing], policy.actions) if spaces.action.get("masked") else None
+            episode = _episode(drawing, policy, seed, spaces.observation["stack"], masks)
             rate = float(drawing.metadata.get("render_fps") or 30)
         video = stack.enter_context(Video(path, rate, progress))
         for draw, reward, ended in episode:

@@ -124,28 +124,28 @@ async def _sample(work: Dispatcher, backend: LocalBackend, spec: JobSpec, start_
             seconds.append(result.stats.task_seconds[0])
     pid = backend.actor_pids[0]
     spent = _processor_seconds(pid) - used
-    each = spent / len(seconds) if spent > 0 else statistics.median(seconds)
+    core_seconds = spent / len(seconds) if spent > 0 else statistics.median(seconds)
     return Measured(
         peak_bytes=_peak_bytes(pid),
         start_seconds=start_seconds,
         steps=steps,
         seconds=statistics.median(seconds),
-        core_seconds=each,
+        core_seconds=core_seconds,
         rollouts=len(seconds),
     )
 
 
 def settings(measured: Measured, pricing: Pricing) -> list[Setting]:
     """Every size of a function, with the time of a rollout and the cost of steps in it."""
-    found = []
+    choices = []
     for memory in MEMORIES_MIB:
         cores = min(1.0, memory / CORE_MIB)
         seconds = measured.core_seconds / cores
         cost = billed_seconds(seconds) * memory / 1024 * pricing.lambda_gb_second + pricing.lambda_request
-        found.append(
+        choices.append(
             Setting(memory, cores, seconds, 1000 * cost / measured.steps, fits=_fits(measured, memory))
         )
-    return found
+    return choices
 
 
 def recommended(choices: list[Setting]) -> Setting | None:

@@ -44,9 +44,9 @@ class Billing:
         Raises:
             OSError: the ledger cannot be written (disk full).
         """
-        parts: list[Counts | TaskStats] = [each for result in results if result for each in result.work]
+        parts: list[Counts | TaskStats] = [work for result in results if result for work in result.work]
         parts.append(self._dispatcher.take_unused())
-        billed = [each for part in parts for each in part.billed_seconds] + self._backend.take_bills()
+        billed = [time for part in parts for time in part.billed_seconds] + self._backend.take_bills()
         guessed = sum(part.estimated for part in parts)
         self._paid_at = time.monotonic()
         return self.meter.round(round, seconds, billed, actors, guessed, at_once=self._backend.limit)

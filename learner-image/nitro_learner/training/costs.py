@@ -34,9 +34,9 @@ class ActorWork:
         """The work in a ledger's entries."""
         details = [entry.details for entry in ledger.entries]
         return cls(
-            math.fsum(float(each.get("billedSeconds", 0.0)) for each in details),
-            sum(int(each.get("invocations", 0)) for each in details),
-            sum(int(each.get("estimatedInvocations", 0)) for each in details),
+            math.fsum(float(detail.get("billedSeconds", 0.0)) for detail in details),
+            sum(int(detail.get("invocations", 0)) for detail in details),
+            sum(int(detail.get("estimatedInvocations", 0)) for detail in details),
         )
 
     def since(self, before: ActorWork) -> ActorWork:
@@ -112,8 +112,8 @@ class Meter:
     def paid_pod_seconds(self) -> float | None:
         """Pod-seconds that the run has paid, those of former jobs and the estimate included; None where there
         are no pods."""
-        former = [one.details for one in self._ledger.entries if not _of(one, self._job)]
-        earlier = math.fsum(float(each.get("roundPodSeconds", 0.0)) for each in former)
+        former = [entry.details for entry in self._ledger.entries if not _of(entry, self._job)]
+        earlier = math.fsum(float(detail.get("roundPodSeconds", 0.0)) for detail in former)
         return earlier + self._metered.seconds if self._pods is not None else None
 
     @property
@@ -210,7 +210,7 @@ class Meter:
 def metered(ledger: Ledger, job: str | None = None) -> PodUse:
     """What a ledger's entries have paid of a job's pods."""
     own = [entry.details for entry in ledger.entries if _of(entry, job)]
-    parts = [each.get("roundVCPUSeconds") or {} for each in own]
+    parts = [detail.get("roundVCPUSeconds") or {} for detail in own]
     totals = {state: math.fsum(float(part.get(state, 0.0)) for part in parts) for state in STATES}
     seconds = float(own[-1].get("podSeconds", 0.0)) if own else 0.0
     return PodUse(seconds, totals if any(parts) else {})

@@ -132,14 +132,14 @@ def columns_of(spec: JobSpec) -> list[str]:
 def info_columns(spec: JobSpec, fragments: Sequence[Fragment] = ()) -> dict[str, float | None]:
     """The columns of metrics.csv for spec.environment.infoMetrics: of each entry the mean over the steps of a
     round that had it; None where none had."""
-    found: dict[str, float | None] = {}
+    columns: dict[str, float | None] = {}
     for name in spec.environment.info_metrics or ():
         parts = [fragment.info[name] for fragment in fragments if name in fragment.info]
         total, count = np.sum(parts, axis=0) if parts else (0.0, 0.0)
-        found[f"info_{name}"] = float(total / count) if count else None
+        columns[f"info_{name}"] = float(total / count) if count else None
     if any(part.meta["round"] == 1 and len(part.tensors["episode_lengths"]) for part in fragments):
-        _warn_of_missing(found)
-    return found
+        _warn_of_missing(columns)
+    return columns
 
 
 def _warn_of_missing(columns: Mapping[str, float | None]) -> None:

@@ -222,7 +222,7 @@ class Needs:
             return
         elapsed = now - self._learning
         left = elapsed * (1 - share) / share + self._rest
-        known = [one.left_at(share, elapsed) for one in self._courses if one.actors == self._size]
+        known = [course.left_at(share, elapsed) for course in self._courses if course.actors == self._size]
         left = max(left, remaining(known) or 0.0)
         due = now + left
         least = max(CORRECTION_SECONDS, CORRECTION_SHARE * left)

@@ -178,12 +178,12 @@ class AsyncRounds:
             if self._stop.is_set():
                 raise Interrupted
             troubles = self._stream.troubles
-            found = evidence(troubles)
+            proof = evidence(troubles)
             raise RoundFailed(
                 f"round {plan.round} failed: {causes(troubles)}\n"
                 f"No fragment came before the deadline; {wanted} are wanted.",
-                resumable=not found.environment and not self._stream.hopeless,
-                evidence=found,
+                resumable=not proof.environment and not self._stream.hopeless,
+                evidence=proof,
             )
         round.on_stage_started("update")
         with stages("update"):

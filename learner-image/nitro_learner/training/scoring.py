@@ -119,11 +119,11 @@ class Scoring:
     def _measure_all(
         self, updates: Mapping[str, UpdateResult], round: int, needs: frozenset[Need]
     ) -> dict[str, _Measured]:
-        found: dict[int, _Measured] = {}
+        measured: dict[int, _Measured] = {}
         for surrogate in (update.surrogate for update in updates.values()):
-            if id(surrogate) not in found:
-                found[id(surrogate)] = self._measure(surrogate, round, needs)
-        return {name: found[id(update.surrogate)] for name, update in updates.items()}
+            if id(surrogate) not in measured:
+                measured[id(surrogate)] = self._measure(surrogate, round, needs)
+        return {name: measured[id(update.surrogate)] for name, update in updates.items()}
 
     def _measure(self, surrogate: Surrogate, round: int, needs: frozenset[Need]) -> _Measured:
         return _Measured(
@@ -146,7 +146,7 @@ class Scoring:
         not measured."""
         assert self._pending, "no round is pending"
         measured = await self._pending.measuring if self._pending.measuring else {}
-        return {name: found.curvature.ratio if found.curvature else None for name, found in measured.items()}
+        return {name: part.curvature.ratio if part.curvature else None for name, part in measured.items()}
 
     async def settle(self, regrouping: Regrouping | None = None) -> int | None:
         """Let the scaler decide on the pending round, hand out its report and return the next round's
@@ -195,24 +195,25 @@ class Scoring:
 
 def _measured(report: RoundReport, measured: Mapping[str, _Measured]) -> RoundReport:
     """The report with what was measured: of several policies the mean, and each one's own."""
-    parts = list({id(found): found for found in measured.values()}.values())
+    parts = list({id(part): part for part in measured.values()}.values())
     curvatures = [part.curvature for part in parts if part.curvature]
     noises = [part.noise for part in parts if part.noise]
     for curvature in curvatures:
         if not curvature.converged:
             fields = {"round": report.round, "residuals": curvature.residuals}
             logger.info("detector not converged", extra={"fields": fields})
-    failed = any(one.ratio is None for one in curvatures) or any(one.noise is None for one in noises)
-    seconds = sum(one.seconds for one in curvatures) + sum(one.seconds for one in noises)
-    ratios = {name: found.curvature.ratio if found.curvature else None for name, found in measured.items()}
+    failed = any(curvature.ratio is None for curvature in curvatures)
+    failed = failed or any(noise.noise is None for noise in noises)
+    seconds = sum(curvature.seconds for curvature in curvatures) + sum(noise.seconds for noise in noises)
+    ratios = {name: part.curvature.ratio if part.curvature else None for name, part in measured.items()}
     return replace(
         report,
-        convexity_ratio=mean_of(one.ratio for one in curvatures),
-        lambda_min=mean_of(one.lambda_min for one in curvatures),
-        lambda_max=mean_of(one.lambda_max for one in curvatures),
-        gradient_signal=mean_of(one.noise.signal for one in noises if one.noise),
-        gradient_noise=mean_of(one.noise.noise for one in noises if one.noise),
-        gradient_snr=mean_of(one.snr for one in noises if one.noise),
+        convexity_ratio=mean_of(measurement.ratio for measurement in curvatures),
+        lambda_min=mean_of(measurement.lambda_min for measurement in curvatures),
+        lambda_max=mean_of(measurement.lambda_max for measurement in curvatures),
+        gradient_signal=mean_of(measurement.noise.signal for measurement in noises if measurement.noise),
+        gradient_noise=mean_of(measurement.noise.noise for measurement in noises if measurement.noise),
+        gradient_snr=mean_of(measurement.snr for measurement in noises if measurement.noise),
         policies={name: replace(own, convexity_ratio=ratios[name]) for name, own in report.policies.items()},
         counters=replace(report.counters, detector_seconds=seconds, detector_failed=failed),
     )

@@ -61,8 +61,8 @@ async def unless(work: Awaitable[T], *stops: asyncio.Event) -> T:
             raise Interrupted
         return task.result()
     finally:
-        for one in stopping:
-            one.cancel()
+        for waiter in stopping:
+            waiter.cancel()
         if not task.done():
             task.cancel()
             caller = asyncio.current_task()

@@ -42,8 +42,8 @@ class KnativeDeployment(ActorDeployment):
         if revision is None:
             return None
         wanted = scale_annotations(math.ceil(actors / self._per_pod))
-        found = revision["metadata"].get("annotations") or {}
-        if all(found.get(key) == value for key, value in wanted.items()):
+        annotations = revision["metadata"].get("annotations") or {}
+        if all(annotations.get(key) == value for key, value in wanted.items()):
             return None
         # Both keys in one patch: Knative refuses a minimum above the maximum.
         patch = {"metadata": {"annotations": wanted}}

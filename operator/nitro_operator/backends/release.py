@@ -61,8 +61,8 @@ def release_problem(definition: Object | None, kubernetes: str) -> Problem | Non
             "KnativeTooOld", f"Knative Serving {label} is installed. {NEEDED}: upgrade it, {INSTALL}."
         )
     wanted = next((oldest for release, oldest in KUBERNETES if knative and knative >= release), None)
-    found = _numbers(kubernetes)
-    if wanted is not None and found is not None and found < wanted:
+    numbers = _numbers(kubernetes)
+    if wanted is not None and numbers is not None and numbers < wanted:
         return Problem(
             "KubernetesTooOld",
             f"the cluster runs Kubernetes {kubernetes}, and Knative Serving {label} does not start below "
@@ -73,8 +73,8 @@ def release_problem(definition: Object | None, kubernetes: str) -> Problem | Non
 
 
 def _numbers(release: str) -> tuple[int, int] | None:
-    found = re.match(r"v?(\d+)\.(\d+)", release)
-    return (int(found[1]), int(found[2])) if found else None
+    match = re.match(r"v?(\d+)\.(\d+)", release)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _established(definition: Object) -> bool:

@@ -81,8 +81,10 @@ def actor_service(view: JobView) -> Object:
 
 def actor_cpu(view: JobView) -> str | int:
     """CPU that the actor's container requests: as Kubernetes fills it in, its limit where it names none."""
-    found = _resources(view)
-    cpu: str | int = found["requests"].get("cpu", found.get("limits", {}).get("cpu", 0))
+    resources_of_actor = _resources(view)
+    cpu: str | int = resources_of_actor["requests"].get(
+        "cpu", resources_of_actor.get("limits", {}).get("cpu", 0)
+    )
     return cpu
 
 

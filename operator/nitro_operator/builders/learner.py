@@ -183,12 +183,12 @@ def _reach_actors(view: JobView) -> list[Object]:
 def _reach_function(view: JobView, function: LambdaBackendSpec) -> list[Object]:
     """The token, and variables from the user's Secrets. The job has the function's name, region and
     endpoint."""
-    found: list[Object] = [view.secret_env(TOKEN, "token")] if function.manage else []
+    variables: list[Object] = [view.secret_env(TOKEN, "token")] if function.manage else []
     if function.redis is not None:
-        found.append(_from_secret("NITRO_REDIS_URL", function.redis.secret_name, function.redis.key))
+        variables.append(_from_secret("NITRO_REDIS_URL", function.redis.secret_name, function.redis.key))
     if function.credentials_secret is not None:
-        found += _aws_keys(function.credentials_secret)
-    return found
+        variables += _aws_keys(function.credentials_secret)
+    return variables
 
 
 def _aws_keys(secret: str, prefix: str = "") -> list[Object]:
@@ -206,9 +206,9 @@ def _tracking_keys(view: JobView) -> list[Object]:
     tracking = view.spec.tracking
     given = ((tracking.wandb, WANDB_KEYS), (tracking.mlflow, MLFLOW_KEYS)) if tracking else ()
     return [
-        _from_secret(TRACKING_PREFIX + key, one.credentials_secret, key, optional=True)
-        for one, keys in given
-        if one is not None and one.credentials_secret is not None
+        _from_secret(TRACKING_PREFIX + key, tracker.credentials_secret, key, optional=True)
+        for tracker, keys in given
+        if tracker is not None and tracker.credentials_secret is not None
         for key in keys
     ]
 

@@ -45,15 +45,15 @@ def network_policies(view: JobView) -> list[Object]:
         to_actors = [{"to": [knative, actors]}] if view.spec.backend.type == "Knative" else []
         rules["policyTypes"] = ["Ingress", "Egress"]
         rules["egress"] = [DNS, *to_actors, *view.config.learner_egress]
-    found = [_policy(view, names.LEARNER, names.learner(view.name), rules)]
+    policies = [_policy(view, names.LEARNER, names.learner(view.name), rules)]
     if view.has_redis:
         rules = {
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"from": [knative, learner]}],
             "egress": [{"to": [learner], "ports": [_tcp(REDIS_PORT)]}, DNS],
         }
-        found.append(_policy(view, names.ACTOR, names.actors(view.name), rules))
-    return found
+        policies.append(_policy(view, names.ACTOR, names.actors(view.name), rules))
+    return policies
 
 
 def _policy(view: JobView, component: str, name: str, rules: Object) -> Object:

@@ -21,18 +21,18 @@ _OF_PODS = (
 
 def metadata(given: PodTemplate, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Object:
     """Metadata of the pod with the operator's labels and annotations."""
-    found: Object = {"labels": {**(given.labels or {}), **labels}}
+    fields: Object = {"labels": {**(given.labels or {}), **labels}}
     if given.annotations or annotations:
-        found["annotations"] = {**(given.annotations or {}), **annotations}
-    return found
+        fields["annotations"] = {**(given.annotations or {}), **annotations}
+    return fields
 
 
 def pod_fields(given: PodTemplate, view: JobView) -> Object:
     """Fields of the pod's spec, without its volumes."""
-    found = {PodTemplate.model_fields[name].alias or name: _plain(getattr(given, name)) for name in _OF_PODS}
+    fields = {PodTemplate.model_fields[name].alias or name: _plain(getattr(given, name)) for name in _OF_PODS}
     names = [*view.config.image_pull_secrets, *(secret.name for secret in given.image_pull_secrets or ())]
-    found["imagePullSecrets"] = [{"name": name} for name in dict.fromkeys(names)]
-    return {name: value for name, value in found.items() if value}
+    fields["imagePullSecrets"] = [{"name": name} for name in dict.fromkeys(names)]
+    return {name: value for name, value in fields.items() if value}
 
 
 def listed(models: Sequence[Model] | None) -> list[Object]:

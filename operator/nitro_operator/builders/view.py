@@ -120,15 +120,15 @@ class JobView:
     def container(self, name: str, image: str) -> Object:
         """The part that all containers share."""
         user = self.config.run_as_user
-        found: Object = {
+        container: Object = {
             "name": name,
             "image": image,
             "securityContext": SECURE_CONTAINER | ({"runAsUser": user} if isinstance(user, int) else {}),
             "terminationMessagePolicy": "FallbackToLogsOnError",
         }
         if self.config.image_pull_policy:
-            found["imagePullPolicy"] = self.config.image_pull_policy
-        return found
+            container["imagePullPolicy"] = self.config.image_pull_policy
+        return container
 
     def secret_env(self, variable: str, key: str) -> Object:
         """An environment variable from the job's Secret."""
@@ -151,11 +151,11 @@ def resources(given: Resources, default: Object) -> Object:
     be above the given limit.
     """
     requests, limits = given.requests or {}, given.limits or {}
-    found = {"requests": dict(requests), "limits": dict(limits)}
+    blocks = {"requests": dict(requests), "limits": dict(limits)}
     for part, amounts in default.items():
         unnamed = {name: amount for name, amount in amounts.items() if name not in {*requests, *limits}}
-        found[part] = unnamed | found[part]
-    return {part: amounts for part, amounts in found.items() if amounts}
+        blocks[part] = unnamed | blocks[part]
+    return {part: amounts for part, amounts in blocks.items() if amounts}
 
 
 def scratch(name: str, given: Object, *, memory: bool = False) -> Object:
@@ -166,11 +166,11 @@ def scratch(name: str, given: Object, *, memory: bool = False) -> Object:
     return {"name": name, "emptyDir": {"sizeLimit": limits.get("ephemeral-storage", "16Gi")}}
 
 
-def times(factor: int, found: Object) -> Object:
+def times(factor: int, given: Object) -> Object:
     """Resources of a container, multiplied by a whole number."""
     if factor == 1:
-        return found
+        return given
     return {
         part: {name: multiplied(amount, factor) for name, amount in amounts.items()}
-        for part, amounts in found.items()
+        for part, amounts in given.items()
     }

@@ -80,15 +80,15 @@ class _Server:
     @property
     def idle(self) -> bool:
         """Whether no call holds a thread."""
-        return all(one.done() for one in self._calls)
+        return all(call.done() for call in self._calls)
 
     async def call(self, operation: str, call: Callable[[float], Object]) -> Object:
         """Make a call in a thread, and give it the time at which it is overdue. Raises AwsError."""
-        self._overdue = [one for one in self._overdue if not one.done()]
+        self._overdue = [earlier for earlier in self._overdue if not earlier.done()]
         if len(self._overdue) >= THREADS:
             raise AwsError(operation, UNREACHABLE, "the answers to earlier calls are still incomplete")
         work = self.threads.submit(call, time.monotonic() + CALL_SECONDS)
-        self._calls = [*(one for one in self._calls if not one.done()), work]
+        self._calls = [*(earlier for earlier in self._calls if not earlier.done()), work]
         try:
             async with asyncio.timeout(CALL_SECONDS):  # wait_for can swallow a cancellation, on Python 3.11
                 return await asyncio.wrap_future(work)
@@ -172,12 +172,12 @@ class Aws:
 
     def _client(self, access: Access, *, invokes: bool) -> Any:
         with self._making:
-            found = self._clients.get((access, invokes))
-            if found is None:
+            client = self._clients.get((access, invokes))
+            if client is None:
                 if len(self._clients) >= MAX_CLIENTS:  # rotated credentials leave their clients behind
                     del self._clients[next(iter(self._clients))]
-                found = self._clients[access, invokes] = self._new_client(access, invokes=invokes)
-            return found
+                client = self._clients[access, invokes] = self._new_client(access, invokes=invokes)
+            return client
 
     def _new_client(self, access: Access, *, invokes: bool) -> Any:
         key, secret, token = access.credentials or (None, None, None)

@@ -166,7 +166,7 @@ class Change:
 
 
 def next_change(
-    desired: DesiredFunction, found: ObservedFunction | None, *, active: bool, again: bool = False
+    desired: DesiredFunction, observed: ObservedFunction | None, *, active: bool, again: bool = False
 ) -> Change | None:
     """The call that removes the first difference; None if there is no difference.
 
@@ -177,20 +177,20 @@ def next_change(
             although AWS may show the function as it was before, with the difference.
     """
     name = {"FunctionName": desired.name}
-    if found is None:
+    if observed is None:
         return Change("create_function", desired.creation()) if active else None
-    failed = found.update == "Failed"
+    failed = observed.update == "Failed"
     if again or not failed:
-        retry_code = failed and found.update_reason[0] in IMAGE_FAILURES
-        if found.image != desired.image or found.architecture != desired.architecture or retry_code:
+        retry_code = failed and observed.update_reason[0] in IMAGE_FAILURES
+        if observed.image != desired.image or observed.architecture != desired.architecture or retry_code:
             code = {"ImageUri": desired.image, "Architectures": [desired.architecture]}
             return Change("update_function_code", name | code)
-        if found.configuration != desired.configuration or failed:
+        if observed.configuration != desired.configuration or failed:
             return Change("update_function_configuration", name | desired.configuration)
-    if any(found.tags.get(key) != value for key, value in desired.tags.items()):
-        return Change("tag_resource", {"Resource": found.arn, "Tags": desired.tags})
+    if any(observed.tags.get(key) != value for key, value in desired.tags.items()):
+        return Change("tag_resource", {"Resource": observed.arn, "Tags": desired.tags})
     reserved = desired.reserved if active else None
-    if found.reserved != reserved:
+    if observed.reserved != reserved:
         if reserved is None:
             return Change("delete_function_concurrency", name)
         return Change("put_function_concurrency", name | {"ReservedConcurrentExecutions": reserved})

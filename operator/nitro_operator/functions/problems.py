@@ -119,11 +119,11 @@ def _parameter(what: str, said: str) -> Problem | None:
     return None
 
 
-def broken(found: ObservedFunction, function: str) -> Problem | None:
+def broken(observed: ObservedFunction, function: str) -> Problem | None:
     """The problem of a function that AWS accepted and then could not create or change."""
     for failed, (code, sentence), result in (
-        (found.state == "Failed", found.state_reason, "could not be created"),
-        (found.update == "Failed", found.update_reason, "could not be changed and is as it was before"),
+        (observed.state == "Failed", observed.state_reason, "could not be created"),
+        (observed.update == "Failed", observed.update_reason, "could not be changed and is as it was before"),
     ):
         if failed:
             return Problem(
@@ -144,10 +144,10 @@ _REMEDIES = {
 }
 
 
-def name_taken(found: ObservedFunction, function: str) -> Problem:
+def name_taken(observed: ObservedFunction, function: str) -> Problem:
     return Problem(
         "NameTaken",
-        f"Lambda function {function} exists and does not belong to this job ({found.arn}). Delete it (aws "
+        f"Lambda function {function} exists and does not belong to this job ({observed.arn}). Delete it (aws "
         f"lambda delete-function --function-name {function}), or give the job another name or functionName.",
     )
 
@@ -183,7 +183,7 @@ def not_provisioned(function: str, said: str) -> Problem:
     )
 
 
-def misfit(found: Object, function: str, memory: int, timeout: int) -> Problem | None:
+def misfit(configuration: Object, function: str, memory: int, timeout: int) -> Problem | None:
     """The reason why a function that somebody else created does not fit the job.
 
     Args:
@@ -192,25 +192,26 @@ def misfit(found: Object, function: str, memory: int, timeout: int) -> Problem |
         timeout: seconds that the job needs.
     """
     has = f"Lambda function {function} has"
-    if found.get("State") == "Failed":
+    if configuration.get("State") == "Failed":
         return Problem(
-            "FunctionFailed", f"Lambda function {function} failed: {hidden(found.get('StateReason', ''))}."
+            "FunctionFailed",
+            f"Lambda function {function} failed: {hidden(configuration.get('StateReason', ''))}.",
         )
-    if found.get("PackageType", "Image") != "Image":
+    if configuration.get("PackageType", "Image") != "Image":
         return Problem(
             "NoImage",
             f"{has} a zip archive as code. An actor needs a container image (docs/lambda.md).",
         )
-    if found.get("MemorySize") != memory:
+    if configuration.get("MemorySize") != memory:
         return Problem(
             "MemoryDiffers",
-            f"{has} {found.get('MemorySize')} MiB of memory, but the job states {memory}. Set "
+            f"{has} {configuration.get('MemorySize')} MiB of memory, but the job states {memory}. Set "
             "spec.backend.lambda.memoryMiB in a new job, or the function's memory, to the same value.",
         )
-    if found.get("Timeout", 0) < timeout:
+    if configuration.get("Timeout", 0) < timeout:
         return Problem(
             "TimeoutTooShort",
-            f"{has} a time-out of {found.get('Timeout')} s, but the job needs {timeout}. Raise the "
+            f"{has} a time-out of {configuration.get('Timeout')} s, but the job needs {timeout}. Raise the "
             "function's, or lower spec.actor.timeoutSeconds in a new job.",
         )
     return None

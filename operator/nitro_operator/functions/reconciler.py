@@ -74,29 +74,29 @@ class FunctionReconciler:
             again: whether to repeat a change that AWS could not make.
         """
         for attempt in range(MAX_CHANGES):
-            found = await self.look()
-            if found is not None:
-                if not found.owned_by(uid):
-                    return FunctionOutcome(ready=False, problem=problems.name_taken(found, self._name))
-                if found.changing:
-                    return FunctionOutcome(ready=found.state != "Pending", changing=True)
-                if found.state == "Failed":
+            observed = await self.look()
+            if observed is not None:
+                if not observed.owned_by(uid):
+                    return FunctionOutcome(ready=False, problem=problems.name_taken(observed, self._name))
+                if observed.changing:
+                    return FunctionOutcome(ready=observed.state != "Pending", changing=True)
+                if observed.state == "Failed":
                     return FunctionOutcome(
-                        ready=False, problem=problems.broken(found, self._name), failed=True
+                        ready=False, problem=problems.broken(observed, self._name), failed=True
                     )
-            step = next_change(desired, found, active=active, again=again and attempt == 0)
+            step = next_change(desired, observed, active=active, again=again and attempt == 0)
             if step is not None:
                 await self._aws.call(self._access, step.operation, **step.arguments)
-            elif found is None:
+            elif observed is None:
                 return FunctionOutcome(ready=False)
             else:
-                return await self._finish(desired, found, actors if active else 0, published)
+                return await self._finish(desired, observed, actors if active else 0, published)
         return FunctionOutcome(ready=True, changing=True)
 
     async def remove(self, uid: str) -> None:
         """Remove the function if it belongs to this job; on return it is gone."""
-        found = await self.look()
-        if found is None or not found.owned_by(uid):
+        observed = await self.look()
+        if observed is None or not observed.owned_by(uid):
             return
         await self._find("delete_function")
 
@@ -111,11 +111,13 @@ class FunctionReconciler:
         Returns:
             The outcome, and the revision that was checked.
         """
-        found = await self._find("get_function_configuration")
-        if found is None:
+        configuration = await self._find("get_function_configuration")
+        if configuration is None:
             return FunctionOutcome(ready=False, problem=problems.missing(self._name, function.region)), ""
-        pending, revision = found.get("State") == "Pending", str(found.get("RevisionId", ""))
-        problem = problems.misfit(found, self._name, function.memory_mib, view.spec.actor.timeout_seconds)
+        pending, revision = configuration.get("State") == "Pending", str(configuration.get("RevisionId", ""))
+        problem = problems.misfit(
+            configuration, self._name, function.memory_mib, view.spec.actor.timeout_seconds
+        )
         if problem is None and not pending and revision != healthy:
             problem = await self._health(view)
         return FunctionOutcome(problem is None and not pending, problem, changing=pending), revision
@@ -135,14 +137,14 @@ class FunctionReconciler:
     async def _finish(
         self,
         desired: DesiredFunction,
-        found: ObservedFunction,
+        observed: ObservedFunction,
         actors: int | None,
         published: tuple[str, str] | None,
     ) -> FunctionOutcome:
-        broken = problem = problems.broken(found, self._name)
+        broken = problem = problems.broken(observed, self._name)
         again = provisioned = None
         if desired.minutes_between_changes is not None:
-            if published != found.code_key:
+            if published != observed.code_key:
                 await self._publish()
             provisioned, trouble, again = await self._provision(desired, actors)
             problem = broken or trouble
@@ -151,7 +153,7 @@ class FunctionReconciler:
             problem=problem,
             failed=broken is not None,
             again=again,
-            code_key=found.code_key,
+            code_key=observed.code_key,
             provisioned=provisioned,
         )
 

@@ -86,17 +86,17 @@ class Kube:
 
         Raises ApiError with status 410 if the pages took so long that the API server has forgotten the first.
         """
-        found: list[Object] = []
+        objects: list[Object] = []
         page: dict[str, str] = {}
         while True:
             limit = {"limit": str(PAGE_JOBS if kind is TRAINING_JOB else PAGE_OBJECTS)}
             answer = await self._request("GET", kind.path(namespace), {**query, **limit, **page})
             # The items of a list lack apiVersion and kind.
             about = {"apiVersion": kind.api_version, "kind": kind.kind}
-            found += [slim(kind, about | item) for item in answer.get("items") or []]
+            objects += [slim(kind, about | item) for item in answer.get("items") or []]
             following = (answer.get("metadata") or {}).get("continue")
             if not following:
-                return found
+                return objects
             page = {"continue": following}
 
     async def watch(

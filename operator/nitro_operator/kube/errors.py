@@ -44,6 +44,6 @@ def refusal_of(status: int, raw: bytes, told: Any = None) -> ApiError:
             told = {}
     if not isinstance(told, dict):
         told = {}
-    causes = [str(one.get("reason")) for one in (told.get("details") or {}).get("causes") or []]
+    causes = [str(cause.get("reason")) for cause in (told.get("details") or {}).get("causes") or []]
     message = str(told.get("message") or raw[:500])
     return ApiError(status, str(told.get("reason") or "Error"), message, causes)

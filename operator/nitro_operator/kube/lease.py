@@ -51,7 +51,7 @@ class Leases:
         self._kube = kube
         self._identity = identity
         self._namespace = namespace
-        self._names = [f"{NAME}.{one}" for one in served] or [NAME]
+        self._names = [f"{NAME}.{namespace}" for namespace in served] or [NAME]
         self._until = float("-inf")
         self._mine: dict[str, Object] = {}  # its own Leases, as they were written last
         self._seen: dict[str, tuple[object, float]] = {}  # what another one wrote, and when it was first seen
@@ -91,9 +91,9 @@ class Leases:
             self._until = float("-inf")
             try:
                 async with asyncio.timeout(RELEASE_TIMEOUT_SECONDS):
-                    found = await self._read()
-                    mine = [name for name in self._names if _holder(found.get(name)) == self._identity]
-                    await asyncio.gather(*(self._write(name, found[name], None) for name in mine))
+                    leases = await self._read()
+                    mine = [name for name in self._names if _holder(leases.get(name)) == self._identity]
+                    await asyncio.gather(*(self._write(name, leases[name], None) for name in mine))
             except (ApiError, TimeoutError) as error:
                 logger.info("a Lease is not given up; it ends by itself: %r", error)
         await self._kube.close()
@@ -114,24 +114,24 @@ class Leases:
             if known:
                 known = await self._take(known)
             if not known or _now() >= alone:
-                found = await self._read()
-                self._refuse_others(found)
-                known = await self._take(found)
+                leases = await self._read()
+                self._refuse_others(leases)
+                known = await self._take(leases)
                 # Another one may have looked at the same time. Of two that write and then look, one sees it.
                 self._refuse_others(await self._read())
         self._mine = known
         self._until = started + WRITE_SECONDS
 
-    async def _take(self, found: Mapping[str, Object]) -> dict[str, Object]:
+    async def _take(self, leases: Mapping[str, Object]) -> dict[str, Object]:
         """Write its Leases, which were found so, and return them as they are now."""
-        writes = (self._write(name, found.get(name), self._identity) for name in self._names)
+        writes = (self._write(name, leases.get(name), self._identity) for name in self._names)
         return dict(zip(self._names, await asyncio.gather(*writes), strict=True))
 
     async def _read(self) -> dict[str, Object]:
         """The Leases of all operators, by name."""
         leases = await self._kube.list(LEASE, self._namespace)
-        found = {lease["metadata"]["name"]: lease for lease in leases}
-        return {name: lease for name, lease in found.items() if name.partition(".")[0] == NAME}
+        by_name = {lease["metadata"]["name"]: lease for lease in leases}
+        return {name: lease for name, lease in by_name.items() if name.partition(".")[0] == NAME}
 
     def _refuse_others(self, leases: Mapping[str, Object]) -> None:
         taken = [name for name, lease in leases.items() if self._concerns(name) and self._taken(name, lease)]
@@ -172,8 +172,8 @@ class Leases:
 
 
 def _holder(lease: Object | None) -> str | None:
-    found: str | None = ((lease or {}).get("spec") or {}).get("holderIdentity")
-    return found
+    holder: str | None = ((lease or {}).get("spec") or {}).get("holderIdentity")
+    return holder
 
 
 def _spec(holder: str | None) -> Object:

@@ -61,13 +61,13 @@ def checkpoint_claim(job: str) -> str:
 
 
 def labels(job: str, component: str | None = None) -> dict[str, str]:
-    found = {
+    pairs = {
         "app.kubernetes.io/name": "nitro",
         "app.kubernetes.io/instance": job,
         MANAGED_BY_LABEL: FIELD_MANAGER,
         JOB_LABEL: job,
     }
-    return found | ({COMPONENT_LABEL: component} if component else {})
+    return pairs | ({COMPONENT_LABEL: component} if component else {})
 
 
 def owner_reference(job: Object) -> Object:
@@ -96,5 +96,5 @@ def made_for(child: Object, job: str) -> bool:
     owners = child["metadata"].get("ownerReferences") or []
     if owners:
         return any(ref.get("kind") == TRAINING_JOB.kind and ref.get("name") == job for ref in owners)
-    found = child["metadata"].get("labels") or {}
-    return found.get(MANAGED_BY_LABEL) == FIELD_MANAGER and found.get(JOB_LABEL) == job
+    pairs = child["metadata"].get("labels") or {}
+    return pairs.get(MANAGED_BY_LABEL) == FIELD_MANAGER and pairs.get(JOB_LABEL) == job

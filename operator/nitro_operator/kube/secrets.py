@@ -14,16 +14,16 @@ async def find(kube: Kube, secret: Object) -> Object | None:
     """
     meta = secret["metadata"]
     try:
-        found = await kube.get(SECRET, meta["namespace"], meta["name"])
+        observed = await kube.get(SECRET, meta["namespace"], meta["name"])
     except ApiError as error:
         if error.status != 404:
             raise
         return None
-    if not names.owned_by(found, meta["ownerReferences"][0]["uid"]):
+    if not names.owned_by(observed, meta["ownerReferences"][0]["uid"]):
         raise ApiError(
             409, "AlreadyExists", f"Secret {meta['name']} belongs to another owner; it must go first"
         )
-    return found
+    return observed
 
 
 async def get_or_create(kube: Kube, secret: Object) -> Object:
@@ -32,14 +32,14 @@ async def get_or_create(kube: Kube, secret: Object) -> Object:
     Raises:
         ApiError: 409 if the existing one has another owner.
     """
-    found = await find(kube, secret)
-    if found is not None:
-        return found
+    observed = await find(kube, secret)
+    if observed is not None:
+        return observed
     try:
         return await kube.create(secret)
     except ApiError as refusal:
         # It may be our own: of a first try whose answer was lost.
-        found = await find(kube, secret) if refusal.reason == "AlreadyExists" else None
-        if found is None:
+        observed = await find(kube, secret) if refusal.reason == "AlreadyExists" else None
+        if observed is None:
             raise
-        return found
+        return observed

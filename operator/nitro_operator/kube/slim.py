@@ -23,39 +23,43 @@ def slim(kind: Kind, obj: Object) -> Object:
     """The object as it is kept. An object that is slim already stays the same."""
     if STATUS_WRITTEN_AT in obj["metadata"]:
         return obj
-    found = {key: value for key, value in obj.items() if key != "metadata"}
-    found["metadata"] = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    kept = {key: value for key, value in obj.items() if key != "metadata"}
+    kept["metadata"] = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     annotations = obj["metadata"].get("annotations") or {}
     if LAST_APPLIED in annotations:
         rest = {name: value for name, value in annotations.items() if name != LAST_APPLIED}
-        found["metadata"]["annotations"] = rest
+        kept["metadata"]["annotations"] = rest
     if kind is TRAINING_JOB:
-        found["metadata"][STATUS_WRITTEN_AT] = _status_written_at(obj)
-        found["spec"] = _changed(obj.get("spec"), to_json)
+        kept["metadata"][STATUS_WRITTEN_AT] = _status_written_at(obj)
+        kept["spec"] = _changed(obj.get("spec"), to_json)
     if kind is POD:
-        found["spec"] = _pod_spec(obj.get("spec") or {})
-    return found
+        kept["spec"] = _pod_spec(obj.get("spec") or {})
+    return kept
 
 
 def _pod_spec(spec: Object) -> Object:
     """Where a pod runs, and what its containers request. A container that ends before the others start takes
     no room of its own, so of the init containers only those are kept that go on."""
-    goes_on = [one for one in spec.get("initContainers") or [] if one.get("restartPolicy") == "Always"]
+    goes_on = [
+        container
+        for container in spec.get("initContainers") or []
+        if container.get("restartPolicy") == "Always"
+    ]
     return {
         "nodeName": spec.get("nodeName"),
-        "containers": [_container(one) for one in [*goes_on, *(spec.get("containers") or [])]],
+        "containers": [_container(container) for container in [*goes_on, *(spec.get("containers") or [])]],
     }
 
 
 def _container(container: Object) -> Object:
-    found = {"name": container["name"]}
+    slimmed = {"name": container["name"]}
     requests = (container.get("resources") or {}).get("requests") or {}
     kept = {name: requests[name] for name in PRICED if name in requests}
     if kept:
-        found["resources"] = {"requests": kept}
+        slimmed["resources"] = {"requests": kept}
     if container.get("resizePolicy"):
-        found["resizePolicy"] = container["resizePolicy"]
-    return found
+        slimmed["resizePolicy"] = container["resizePolicy"]
+    return slimmed
 
 
 def whole_spec(job: Object) -> Object:
@@ -68,12 +72,12 @@ def _changed(spec: Any, change: Callable[[Any], Any]) -> Any:
     """A copy of the spec in which the fields of ANY_JSON are changed."""
     if not isinstance(spec, dict):
         return spec
-    found = dict(spec)
+    kept = dict(spec)
     for section, name in ANY_JSON:
-        part = found.get(section)
+        part = kept.get(section)
         if isinstance(part, dict) and name in part:
-            found[section] = {**part, name: change(part[name])}
-    return found
+            kept[section] = {**part, name: change(part[name])}
+    return kept
 
 
 def _status_written_at(job: Object) -> str | None:

@@ -58,13 +58,13 @@ def actor_problem(pods: Iterable[Object], revision: Object | None) -> Problem | 
     for pod in pods:
         if terminating(pod) or not alive(pod):  # another pod is in its place, or will be
             continue
-        found = (
+        problem = (
             unschedulable(pod, "an actor", "spec.actor.resources, nodeSelector, tolerations or affinity")
             or not_started(pod, "an actor")
             or _actor_crash(pod)
         )
-        if found is not None:
-            return found
+        if problem is not None:
+            return problem
     return _revision_problem(revision)
 
 
@@ -121,7 +121,7 @@ def name_taken(objects: list[Object]) -> Problem:
 
 def listed(objects: list[Object]) -> str:
     """The objects by kind and name, the first of them if they are many."""
-    named = [f"{one['kind']} {one['metadata']['name']}" for one in objects[:5]]
+    named = [f"{obj['kind']} {obj['metadata']['name']}" for obj in objects[:5]]
     return ", ".join(named) + (f" and {len(objects) - 5} more" if len(objects) > 5 else "")
 
 
@@ -218,15 +218,15 @@ def _was_ready_since(pod: Object, status: Object) -> bool:
 
 
 def _revision_problem(revision: Object | None) -> Problem | None:
-    found = condition(revision, "Ready")
-    if found is None or found.get("status") != "False":
+    ready = condition(revision, "Ready")
+    if ready is None or ready.get("status") != "False":
         return None
-    text = f"{found.get('reason', '')} {found.get('message', '')}"
+    text = f"{ready.get('reason', '')} {ready.get('message', '')}"
     if over_quota(text):
         return quota_problem(text)
     return Problem(
-        found.get("reason") or "RevisionFailed",
-        f"Knative says of the actors: {short(found.get('message', ''))}. "
+        ready.get("reason") or "RevisionFailed",
+        f"Knative says of the actors: {short(ready.get('message', ''))}. "
         "Remove the cause. If the actors do not recover, set spec.suspend to true and back to false, "
         "which creates the Revision again.",
     )

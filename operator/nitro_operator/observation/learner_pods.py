@@ -95,7 +95,7 @@ def backoff(ended_pods: int) -> timedelta:
 
 def finished_at(pod: Object) -> datetime | None:
     """The time at which a pod's last container ended; None if one has not, or if none is known."""
-    states = [(one.get("state") or {}).get("terminated") for one in containers(pod)]
+    states = [(container.get("state") or {}).get("terminated") for container in containers(pod)]
     if alive(pod) or not states or None in states:
         return None
     times = [reported.moment(ended.get("finishedAt")) for ended in states if ended is not None]
@@ -105,10 +105,10 @@ def finished_at(pod: Object) -> datetime | None:
 def disruption(pod: Object) -> str | None:
     """Why the cluster has ended a pod: an eviction, a drained or lost node, a preemption. None if it has
     not."""
-    found = condition(pod, "DisruptionTarget") or {}
-    if found.get("status") != "True":
-        found = pod.get("status") or {}
-    told = [found[name].strip() for name in ("reason", "message") if found.get(name)]
+    target = condition(pod, "DisruptionTarget") or {}
+    if target.get("status") != "True":
+        target = pod.get("status") or {}
+    told = [target[name].strip() for name in ("reason", "message") if target.get(name)]
     return ": ".join(told) or None
 
 

@@ -44,13 +44,13 @@ class PodLifetimes:
             USUAL.drain if actors.drain_seconds is None else _bounded(actors.drain_seconds),
             USUAL.wake if actors.wake_seconds is None else _bounded(actors.wake_seconds),
         )
-        found = cls(times, actors.started or 0)
+        lifetimes = cls(times, actors.started or 0)
         written = reported.moment(job["metadata"].get(STATUS_WRITTEN_AT))
         old = [pod for pod in pods if written is not None and _created(pod) <= written]
-        found._known = {pod["metadata"]["uid"] for pod in old}
-        found._starting = {pod["metadata"]["uid"] for pod in old if _ready_at(pod) is None}
-        found.see(pods, server_now)
-        return found
+        lifetimes._known = {pod["metadata"]["uid"] for pod in old}
+        lifetimes._starting = {pod["metadata"]["uid"] for pod in old if _ready_at(pod) is None}
+        lifetimes.see(pods, server_now)
+        return lifetimes
 
     @property
     def times(self) -> PodTimes:

@@ -53,15 +53,15 @@ class PodMeter:
 
         Both times are the API server's, so a wrong clock of this machine changes nothing.
         """
-        found = cls(reported.pod_seconds(job), reported.vcpu_seconds(job), reported.actors(job).pod_vcpu)
+        meter = cls(reported.pod_seconds(job), reported.vcpu_seconds(job), reported.actors(job).pod_vcpu)
         written = job["metadata"].get(STATUS_WRITTEN_AT)
         if written is None:
-            return found
+            return meter
         gap = min(
             max(0.0, (server_now - datetime.fromisoformat(written)).total_seconds()), LONGEST_GAP_SECONDS
         )
-        found._meet(pods, server_now, gap)
-        return found
+        meter._meet(pods, server_now, gap)
+        return meter
 
     def sample(self, pods: Sequence[Object], now: float, server_now: datetime) -> float:
         """Pod-seconds up to now; `now` is monotonic, in seconds."""

@@ -149,8 +149,8 @@ def condition(obj: Object | None, kind: str) -> Object | None:
 
 
 def holds(obj: Object | None, kind: str) -> bool:
-    found = condition(obj, kind)
-    return found is not None and found.get("status") == "True"
+    state = condition(obj, kind)
+    return state is not None and state.get("status") == "True"
 
 
 def terminating(obj: Object) -> bool:
@@ -168,18 +168,18 @@ def ready(pod: Object) -> bool:
 
 def actors_of(pod: Object) -> int:
     """Number of actors in a pod, or in each pod of a Revision. Anybody may have written the annotation."""
-    found = str((pod["metadata"].get("annotations") or {}).get(names.ACTORS_PER_POD, ""))
-    return min(int(found), MOST_PER_POD) if re.fullmatch("[0-9]{1,3}", found) else 1
+    number = str((pod["metadata"].get("annotations") or {}).get(names.ACTORS_PER_POD, ""))
+    return min(int(number), MOST_PER_POD) if re.fullmatch("[0-9]{1,3}", number) else 1
 
 
 def containers(pod: Object) -> list[Object]:
     """The statuses of all containers, sidecars first."""
     status = pod.get("status") or {}
-    found: list[Object] = [
+    statuses: list[Object] = [
         *(status.get("initContainerStatuses") or []),
         *(status.get("containerStatuses") or []),
     ]
-    return found
+    return statuses
 
 
 def container(pod: Object | None, name: str) -> Object | None:
@@ -200,8 +200,8 @@ def named_secret(observed: Observed) -> str | None:
 
 def _variables(child: Object) -> list[Object]:
     """The environment variables in the pods of a Job, or of a Knative Service."""
-    found: list[Object] = child["spec"]["template"]["spec"]["containers"][0].get("env") or []
-    return found
+    variables: list[Object] = child["spec"]["template"]["spec"]["containers"][0].get("env") or []
+    return variables
 
 
 def queued(observed: Observed) -> bool:
@@ -241,7 +241,7 @@ def left_running(pod: Object | None) -> list[str]:
     if pod is None or terminating(pod) or not alive(pod) or learner_exit(pod) is None:
         return []
     others = (pod.get("status") or {}).get("containerStatuses") or []
-    return [one["name"] for one in others if "terminated" not in (one.get("state") or {})]
+    return [container["name"] for container in others if "terminated" not in (container.get("state") or {})]
 
 
 def redis_status(observed: Observed) -> Object | None:

@@ -27,32 +27,32 @@ def actors(job: Object) -> ActorsStatus:
 
 def section(job: Object, name: str) -> Object:
     """One part of the status as it is stored; empty where there is none."""
-    found = status(job).get(name)
-    return found if isinstance(found, dict) else {}
+    value = status(job).get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def status(job: Object) -> Object:
     """The status as it is stored."""
-    found = job.get("status")
-    return found if isinstance(found, dict) else {}
+    value = job.get("status")
+    return value if isinstance(value, dict) else {}
 
 
 def moment(text: Any) -> datetime | None:
     """A point in time from the status; None if it is absent or not a valid time."""
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def since(job: Object, name: str, now: datetime) -> datetime | None:
     """A point in time from the status, limited to the job's life: from its creation until now."""
-    found = moment(status(job).get(name))
-    if found is None:
+    began = moment(status(job).get(name))
+    if began is None:
         return None
     created = moment(job["metadata"].get("creationTimestamp"))
-    return min(max(found, created) if created is not None else found, now)
+    return min(max(began, created) if created is not None else began, now)
 
 
 def waiting_since(job: Object, now: datetime) -> datetime:
@@ -61,11 +61,11 @@ def waiting_since(job: Object, now: datetime) -> datetime:
     A job that was prepared long ago must not pass all others when it is resumed.
     """
     created = moment(job["metadata"]["creationTimestamp"]) or now
-    found = {c.get("type"): c for c in status(job).get("conditions") or []}
-    suspended, complete = found.get("Suspended") or {}, found.get("Complete") or {}
+    by_type = {c.get("type"): c for c in status(job).get("conditions") or []}
+    suspended, complete = by_type.get("Suspended") or {}, by_type.get("Complete") or {}
     if suspended.get("status") == "True":
         return now
-    changed, first = (moment(one.get("lastTransitionTime")) for one in (suspended, complete))
+    changed, first = (moment(holder.get("lastTransitionTime")) for holder in (suspended, complete))
     # Both conditions come with the first status. Only a suspension changes the one and not the other.
     if changed is None or changed == first:
         return created
@@ -78,6 +78,6 @@ def pod_seconds(job: Object) -> float:
 
 def vcpu_seconds(job: Object) -> dict[str, float]:
     """The CPU that pods have requested, by state; empty if no release that measured it has published it."""
-    found = actors(job).vcpu_seconds
-    numbers = found.to_dict() if found is not None else {}
+    seconds = actors(job).vcpu_seconds
+    numbers = seconds.to_dict() if seconds is not None else {}
     return {state: min(number, MOST_POD_SECONDS) for state, number in numbers.items()}

@@ -26,15 +26,15 @@ def words_of(ended: Object) -> str:
     a_log = any(
         record is not None or line.startswith(_TRACEBACK) for line, record in zip(lines, records, strict=True)
     )
-    found = []
+    causes = []
     for number, (line, record) in enumerate(zip(lines, records, strict=True)):
         if record is not None:
-            found += _causes(record)
+            causes += _causes(record)
         elif number > 0 or not _lacks_beginning(line, ended):
-            found.append(line)
+            causes.append(line)
         elif not any(record is not None for record in records[1:]):
-            found.append(f"...{line}")
-    words = cut(" / ".join(found[-LINES:] if a_log else found), CHARACTERS)
+            causes.append(f"...{line}")
+    words = cut(" / ".join(causes[-LINES:] if a_log else causes), CHARACTERS)
     return f'"{words}".' if words else "none."
 
 
@@ -56,10 +56,10 @@ def cut(text: str, length: int) -> str:
 def _record(line: str) -> Object | None:
     """A line of our own logs; None if it is something else."""
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except ValueError:
         return None
-    return found if isinstance(found, dict) and found.keys() & {"level", "event"} else None
+    return record if isinstance(record, dict) and record.keys() & {"level", "event"} else None
 
 
 def _causes(record: Object) -> list[str]:

@@ -102,18 +102,18 @@ class Applier:
     async def _existing(self, kind: Kind, key: JobKey, name: str) -> Object:
         """An existing object that the watch has not reported. Anybody may have created it."""
         # It is listed, because the operator has no right to get objects of the kinds that it watches.
-        found = await self._kube.list(kind, key.namespace, fieldSelector=f"metadata.name={name}")
-        if not found:
+        objects = await self._kube.list(kind, key.namespace, fieldSelector=f"metadata.name={name}")
+        if not objects:
             raise ApiError(503, "Deleted", f"{kind} {name} was there a moment ago; it is tried again")
-        return found[0]
+        return objects[0]
 
     async def _disown(self, key: JobKey, obj: Object, observed: Object) -> None:
         """Remove a deleted job of this name from a child's owners. An apply alone leaves that owner there,
         because the field manager that created the child owns the list too."""
         mine = obj["metadata"].get("ownerReferences") or []
-        found = observed["metadata"].get("ownerReferences") or []
-        others = [ref for ref in found if ref.get("kind") != TRAINING_JOB.kind]
-        if mine and found and not names.owned_by(observed, mine[0]["uid"]):
+        owners = observed["metadata"].get("ownerReferences") or []
+        others = [ref for ref in owners if ref.get("kind") != TRAINING_JOB.kind]
+        if mine and owners and not names.owned_by(observed, mine[0]["uid"]):
             patch = {"metadata": {"ownerReferences": [*mine, *others]}}
             await self._kube.merge(kind_of(obj), key.namespace, obj["metadata"]["name"], patch)
 
@@ -127,8 +127,8 @@ class Applier:
         """Whether a claim of an earlier job of this name is too small for the job that starts."""
         if kind_of(obj) != VOLUME_CLAIM or self._cache.get(LEARNER_JOB, key, names.learner(key.name)):
             return False
-        found, wanted = (one["spec"]["resources"]["requests"]["storage"] for one in (observed, obj))
-        return amount_of(found) < amount_of(wanted)
+        present, wanted = (claim["spec"]["resources"]["requests"]["storage"] for claim in (observed, obj))
+        return amount_of(present) < amount_of(wanted)
 
     def _differs(self, key: JobKey, obj: Object, observed: Object) -> bool:
         if not drifted(obj, observed):

@@ -75,13 +75,15 @@ class HiddenWork:
         by_name = {pod["metadata"]["name"]: pod for pod in pods}
         try:
             async with asyncio.timeout(WAIT_SECONDS):
-                found = await self._kube.list(POD_METRICS, run.key.namespace, labelSelector=_actors(run.key))
+                metrics = await self._kube.list(
+                    POD_METRICS, run.key.namespace, labelSelector=_actors(run.key)
+                )
         except (ApiError, TimeoutError) as error:
             absent = isinstance(error, ApiError) and error.status in (403, 404)
             self._off_until = run.now + (ABSENT_SECONDS if absent else SILENT_SECONDS)
             logger.info("nobody sees whether sleepers work, the metrics API does not answer: %r", error)
             return []
-        named = [(by_name.get(one["metadata"]["name"]), _usage(one)) for one in found]
+        named = [(by_name.get(metric["metadata"]["name"]), _usage(metric)) for metric in metrics]
         return [(pod, usage) for pod, usage in named if pod is not None and usage is not None]
 
 
@@ -92,7 +94,11 @@ def _actors(key: JobKey) -> str:
 def _usage(metrics: Object) -> Usage | None:
     """What the API says of a pod's actor; None where that cannot be read."""
     at = moment(metrics.get("timestamp"))
-    said = [one["usage"]["cpu"] for one in metrics.get("containers") or [] if one.get("name") == ACTOR]
+    said = [
+        container["usage"]["cpu"]
+        for container in metrics.get("containers") or []
+        if container.get("name") == ACTOR
+    ]
     if at is None or not said:
         return None
     return Usage(at, amount_of(said[0]))

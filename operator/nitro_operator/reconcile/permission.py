@@ -11,16 +11,16 @@ from nitro_operator.status.phase import Judgement, Stage
 def metadata(spec: JobSpec, config: Config) -> Problem | None:
     """The refusal of a job whose pods have a label or annotation that is neither usual nor the platform's."""
     for part, template in (("learner", spec.learner), ("actor", spec.actor)):
-        found = unlisted(template, config.metadata_prefixes)
-        if found is not None:
-            field, keys = f"spec.{part}.{found.field}", ", ".join(map(repr, found.keys))
-            free = "keys without a domain, and " if found.field == "labels" else ""
+        other = unlisted(template, config.metadata_prefixes)
+        if other is not None:
+            field, keys = f"spec.{part}.{other.field}", ", ".join(map(repr, other.keys))
+            free = "keys without a domain, and " if other.field == "labels" else ""
             return Problem(
                 "MetadataForbidden",
-                f"{field}: a job may not give its pods {keys}, because {found.field} can weaken what "
+                f"{field}: a job may not give its pods {keys}, because {other.field} can weaken what "
                 "confines them. Remedy: suspend the job, remove it, and resume the job, or ask the "
-                f"platform's administrator to add its beginning to the chart's {found.value}. Allowed are "
-                f"{free}keys that begin with {', '.join(found.allowed)}.",
+                f"platform's administrator to add its beginning to the chart's {other.value}. Allowed are "
+                f"{free}keys that begin with {', '.join(other.allowed)}.",
             )
     return None
 

@@ -65,11 +65,11 @@ class Publisher:
                 self._tell(run.job, event)
         situation = _situation(run)
         new = document.build(situation, run.job, run.server_now)
-        found = difference(new, run.job)
-        if not self._worth_writing(run, found):
+        changes = difference(new, run.job)
+        if not self._worth_writing(run, changes):
             return
         before = reported.status(run.job).get("conditions") or []
-        if found.matters or found.counts:
+        if changes.matters or changes.counts:
             written = await self._write(run, new)
         elif self._metering.locked():
             run.again.append(random.uniform(0.5, 1.5))
@@ -94,13 +94,13 @@ class Publisher:
         owned["actors"] = {**reported.section(run.job, "actors"), "addresses": run.addresses}
         await self._write(run, owned)
 
-    def _worth_writing(self, run: ReconcileContext, found: Difference) -> bool:
-        if found.matters:
+    def _worth_writing(self, run: ReconcileContext, changes: Difference) -> bool:
+        if changes.matters:
             return True
         metered = self._meter_seconds() * run.memory.jitter
         if run.memory.meter.running:
             run.again.append(metered)
-        periods = ((found.counts, COUNT_SECONDS), (found.words, WORDS_SECONDS), (found.meter, metered))
+        periods = ((changes.counts, COUNT_SECONDS), (changes.words, WORDS_SECONDS), (changes.meter, metered))
         due = next((seconds for differs, seconds in periods if differs), None)
         if due is None:
             return False

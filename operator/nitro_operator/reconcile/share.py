@@ -126,10 +126,10 @@ class ActorShares:
             return run.requested
         elapsed = run.memory.requests.age(run.now)
         training = reported.training(run.job)
-        found = demand.holding(view.spec, training, elapsed, deployment.held(run.observed), times)
-        if found.seconds is not None:
-            run.again.append(found.seconds + 0.1)
-        return found.actors
+        holding = demand.holding(view.spec, training, elapsed, deployment.held(run.observed), times)
+        if holding.seconds is not None:
+            run.again.append(holding.seconds + 0.1)
+        return holding.actors
 
 
 def _is_held(run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> bool:

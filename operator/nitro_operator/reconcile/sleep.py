@@ -71,11 +71,11 @@ class Sleeping:
         prices = _prices(view, asleep=self.sleepless(run) is None)
         times = run.memory.lifetimes.times
         slopes = Slopes.of(prices, times, self._resizer.seconds(pods), WORD_SECONDS)
-        found = divide(need, pods, slopes, let_go=view.spec.scaling.hold == "auto")
-        memory.clock.hold(found.pods, need.now, run.now)
-        if found.seconds is not None:
-            run.again.append(found.seconds + 0.05)
-        return found
+        division = divide(need, pods, slopes, let_go=view.spec.scaling.hold == "auto")
+        memory.clock.hold(division.pods, need.now, run.now)
+        if division.seconds is not None:
+            run.again.append(division.seconds + 0.05)
+        return division
 
     def sleepless(self, run: ReconcileContext) -> Problem | None:
         """Why the pods of a job cannot sleep; None if they can."""
@@ -113,9 +113,9 @@ class Sleeping:
         if not run.judgement.running or (not rests and (problem is not None or silent)):
             memory.order = []
             return
-        found = self._plan(run, phases, cpu)
-        memory.order = [uid_of(pod) for pod in found.order]
-        run.addresses = plan.addresses(found.published)
+        moves = self._plan(run, phases, cpu)
+        memory.order = [uid_of(pod) for pod in moves.order]
+        run.addresses = plan.addresses(moves.published)
 
     async def carry_out(self, run: ReconcileContext) -> None:
         """Patch the pods of a job after its status was published."""
@@ -127,16 +127,16 @@ class Sleeping:
         if memory.off is not None and memory.off.reason in UNABLE:
             await self._replace(run, phases.resting, "they cannot be woken any more")
             return
-        found = self._plan(run, phases, cpu)
-        due = [pod for pod in found.wake if memory.refused.get(uid_of(pod), ("", run.now))[1] <= run.now]
+        moves = self._plan(run, phases, cpu)
+        due = [pod for pod in moves.wake if memory.refused.get(uid_of(pod), ("", run.now))[1] <= run.now]
         tasks: list[tuple[Object, str | int | None]] = [(pod, cpu) for pod in due]
-        tasks += [(pod, None) for pod in (found.sleep if self.sleepless(run) is None else ())]
+        tasks += [(pod, None) for pod in (moves.sleep if self.sleepless(run) is None else ())]
         if len(tasks) > BATCH:
             run.again.append(0.0)
         answers = await asyncio.gather(*(self._resize(pod, to) for pod, to in tasks[:BATCH]))
         for (pod, to), refused in zip(tasks, answers, strict=False):
             self._note(run, pod, refused, wakes=to is not None)
-        await self._replace(run, found.replace, "their nodes have had no room for their CPU")
+        await self._replace(run, moves.replace, "their nodes have had no room for their CPU")
 
     async def before(self, run: ReconcileContext, view: JobView, actors: int) -> None:
         """Before the number of pods shrinks: have those go first that sleep, then the last to get work. The

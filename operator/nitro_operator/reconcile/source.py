@@ -31,12 +31,12 @@ def find_source(run: ReconcileContext, view: JobView, cache: Cache) -> None:
     elif wanted.claim is not None:
         run.source = Source(claim=wanted.claim, folder=wanted.folder)
     elif wanted.job is not None:
-        found = _run_of(wanted.job, view, cache)
-        if isinstance(found, Problem):
-            run.waiting = found
+        source = _run_of(wanted.job, view, cache)
+        if isinstance(source, Problem):
+            run.waiting = source
             run.again.append(LOOK_SECONDS)
         else:
-            run.source = found
+            run.source = source
 
 
 def _run_of(name: str, view: JobView, cache: Cache) -> Source | Problem:

@@ -89,7 +89,7 @@ class Starter:
             run.again.append(WAIT_SECONDS)
             return
         refused = await self._applier.apply(run.key, self._children(view, deployment))
-        if any(one.kind in KNATIVE_KINDS and one.error.status == 404 for one in refused):
+        if any(refusal.kind in KNATIVE_KINDS and refusal.error.status == 404 for refusal in refused):
             await self._release.look(self._kube)  # Knative has been removed: the condition says so
         run.memory.trouble |= troubles(refused)
         actors = run.memory.trouble.get("actors")
@@ -184,9 +184,9 @@ class Starter:
             return
         elapsed = (run.server_now - datetime.fromisoformat(started)).total_seconds()
         wanted = None if left is None else int(left + elapsed)
-        found = job["spec"].get("activeDeadlineSeconds")
-        same = wanted == found or (
-            wanted is not None and found is not None and abs(wanted - found) <= DEADLINE_TOLERANCE_SECONDS
+        seconds = job["spec"].get("activeDeadlineSeconds")
+        same = wanted == seconds or (
+            wanted is not None and seconds is not None and abs(wanted - seconds) <= DEADLINE_TOLERANCE_SECONDS
         )
         if not same:
             name, patch = job["metadata"]["name"], {"spec": {"activeDeadlineSeconds": wanted}}
@@ -227,7 +227,7 @@ class Starter:
             held = [(since, pod) for pod in pods if (since := held_since(pod)) is not None]
             if not held or part in run.memory.trouble:
                 continue
-            since, pod = min(held, key=lambda one: one[0])
+            since, pod = min(held, key=lambda item: item[0])
             left = HELD_SECONDS - (run.server_now - since).total_seconds()
             problem = await hindrance(self._kube, pod, who) if left <= 0 else None
             if problem is not None:

@@ -33,11 +33,11 @@ _FEATURES = {
 
 def troubles(refused: Iterable[Refused]) -> dict[str, Problem]:
     """The first problem of each component: `learner` or `actors`."""
-    found: dict[str, Problem] = {}
-    for one in refused:
-        component = "actors" if one.kind in KNATIVE_KINDS else "learner"
-        found.setdefault(component, refusal(one.kind, one.name, one.error))
-    return found
+    problems: dict[str, Problem] = {}
+    for write in refused:
+        component = "actors" if write.kind in KNATIVE_KINDS else "learner"
+        problems.setdefault(component, refusal(write.kind, write.name, write.error))
+    return problems
 
 
 def refusal(kind: Kind, name: str, error: ApiError) -> Problem:

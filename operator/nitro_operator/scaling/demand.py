@@ -66,11 +66,11 @@ def demand_of(spec: JobSpec, training: TrainingStatus | None, elapsed: float) ->
     now = requested(spec, training)
     rounds = (training.history if training is not None else None) or []
     past = [
-        PastRound(_clip(spec, one.actors), ROUND_SECONDS if one.seconds is None else one.seconds)
-        for one in rounds
-        if one.actors is not None
+        PastRound(_clip(spec, round.actors), ROUND_SECONDS if round.seconds is None else round.seconds)
+        for round in rounds
+        if round.actors is not None
     ]
-    worked = [one.actor_seconds for one in rounds[-WINDOW:] if one.actor_seconds is not None]
+    worked = [round.actor_seconds for round in rounds[-WINDOW:] if round.actor_seconds is not None]
     done = (training.round if training is not None else None) or 0
     fewest, most = bounds(spec, done, now)
     return Demand(now, elapsed, past, fmean(worked) if worked else 0.0, fewest, most)
@@ -86,8 +86,8 @@ def silent(training: TrainingStatus | None) -> str | None:
 def score(training: TrainingStatus | None) -> float:
     """The boosting score S_k. The status accepts only 0 to 1. It is 1 without a report, because a job's first
     rounds are its most valuable."""
-    found = training.boosting_score if training is not None else None
-    return 1.0 if found is None else found
+    value = training.boosting_score if training is not None else None
+    return 1.0 if value is None else value
 
 
 def _clip(spec: JobSpec, actors: int) -> int:

@@ -180,11 +180,11 @@ def _even(bases: Mapping[str, int], tops: Mapping[str, int], left: int) -> dict[
         return sum(raised(level).values()) - sum(bases.values())
 
     level = bisect_right(range(max(tops.values(), default=0) + 1), left, key=cost) - 1
-    found = raised(level)
-    rising = sorted(name for name, number in found.items() if number == level < tops[name])
+    targets = raised(level)
+    rising = sorted(name for name, number in targets.items() if number == level < tops[name])
     for name in rising[: left - cost(level)]:
-        found[name] += 1
-    return found
+        targets[name] += 1
+    return targets
 
 
 def _used(requests: Mapping[K, GrantRequest], granted: Mapping[K, int]) -> Counter[str]:

@@ -185,6 +185,6 @@ class Platform:
         return self._target
 
 
-def _of(namespace: str, found: Mapping[JobKey, T]) -> dict[JobKey, T]:
+def _of(namespace: str, values: Mapping[JobKey, T]) -> dict[JobKey, T]:
     """The entries of one namespace's jobs."""
-    return {key: value for key, value in found.items() if key.namespace == namespace}
+    return {key: value for key, value in values.items() if key.namespace == namespace}

@@ -34,8 +34,8 @@ class Owners:
             replica_set = await self._read(REPLICA_SET, namespace, replicas)
             self._proxies[replicas[1]] = _proxy(replica_set)
             deployment = _owner(replica_set, DEPLOYMENT)
-            found = await self._read(DEPLOYMENT, namespace, deployment) if deployment is not None else None
-            owner = _owner(found, REVISION)
+            observed = await self._read(DEPLOYMENT, namespace, deployment) if deployment is not None else None
+            owner = _owner(observed, REVISION)
             self._of[replicas[1]] = owner[1] if owner is not None else None
         return self._of[replicas[1]] == uid
 
@@ -56,27 +56,27 @@ class Owners:
     async def _read(self, kind: Kind, namespace: str, named: tuple[str, str]) -> Object | None:
         """The object of that name and uid; None if it is gone, or is another one."""
         try:
-            found = await self._kube.get(kind, namespace, named[0])
+            observed = await self._kube.get(kind, namespace, named[0])
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
-        return found if found["metadata"]["uid"] == named[1] else None
+        return observed if observed["metadata"]["uid"] == named[1] else None
 
 
 def _proxy(replicas: Object | None) -> str | None:
     """CPU that the template of a ReplicaSet requests for Knative's container; None where it requests none."""
     template = ((replicas or {}).get("spec") or {}).get("template") or {}
     containers = (template.get("spec") or {}).get("containers") or []
-    proxy: Object = next((one for one in containers if one.get("name") == QUEUE_PROXY), {})
+    proxy: Object = next((container for container in containers if container.get("name") == QUEUE_PROXY), {})
     cpu: str | None = ((proxy.get("resources") or {}).get("requests") or {}).get("cpu")
     return cpu
 
 
 def _owner(obj: Object | None, kind: Kind) -> tuple[str, str] | None:
     """Name and uid of the owner of that kind that controls an object."""
-    for one in (obj or {}).get("metadata", {}).get("ownerReferences") or []:
-        same = one.get("kind") == kind.kind and one.get("apiVersion") == kind.api_version
-        if same and one.get("controller"):
-            return str(one["name"]), str(one["uid"])
+    for reference in (obj or {}).get("metadata", {}).get("ownerReferences") or []:
+        same = reference.get("kind") == kind.kind and reference.get("apiVersion") == kind.api_version
+        if same and reference.get("controller"):
+            return str(reference["name"]), str(reference["uid"])
     return None

@@ -38,19 +38,19 @@ class PodPhases:
         Args:
             cpu: what the operator's template requests for an awake pod's actor. Unit: vCPU.
         """
-        found = cls()
+        phases = cls()
         for pod in pods:
             sleeps = _equal(wanted_cpu(pod), SLEEPING_VCPU)
             if not ready(pod):
                 if _starts(pod) and pod["metadata"]["uid"] not in been_ready:
-                    (found.dozing if sleeps else found.starting).append(pod)
+                    (phases.dozing if sleeps else phases.starting).append(pod)
             elif sleeps:
-                (found.asleep if asleep(pod) else found.falling).append(pod)
+                (phases.asleep if asleep(pod) else phases.falling).append(pod)
             elif _equal(wanted_cpu(pod), cpu) and asleep(pod):
-                found.waking.append(pod)
+                phases.waking.append(pod)
             else:
-                found.awake.append(pod)
-        return found
+                phases.awake.append(pod)
+        return phases
 
     @property
     def sleepers(self) -> list[Object]:
@@ -75,10 +75,13 @@ def may_sleep(pod: Object, cpu: float) -> bool:
 def restarts(pod: Object) -> bool:
     """Whether a change of its CPU would restart the actor's container."""
     containers = (pod.get("spec") or {}).get("containers") or []
-    policies = next((one.get("resizePolicy") or [] for one in containers if one["name"] == CONTAINER), [])
+    policies = next(
+        (container.get("resizePolicy") or [] for container in containers if container["name"] == CONTAINER),
+        [],
+    )
     return any(
-        one.get("resourceName") == "cpu" and one.get("restartPolicy") == "RestartContainer"
-        for one in policies
+        policy.get("resourceName") == "cpu" and policy.get("restartPolicy") == "RestartContainer"
+        for policy in policies
     )
 
 
@@ -86,12 +89,12 @@ def pending(pod: Object) -> tuple[str, str] | None:
     """Why a kubelet has not carried out a resize, as reason and message; None if it has."""
     if not holds(pod, "PodResizePending"):
         return None
-    found = condition(pod, "PodResizePending") or {}
-    return str(found.get("reason") or DEFERRED), str(found.get("message") or "")
+    state = condition(pod, "PodResizePending") or {}
+    return str(state.get("reason") or DEFERRED), str(state.get("message") or "")
 
 
-def _equal(found: float | None, wanted: float) -> bool:
-    return found is not None and math.isclose(found, wanted, rel_tol=1e-6)
+def _equal(present: float | None, wanted: float) -> bool:
+    return present is not None and math.isclose(present, wanted, rel_tol=1e-6)
 
 
 @dataclass(frozen=True)

@@ -46,11 +46,11 @@ def from_problem(kind: str, problem: Problem) -> Condition:
 
 
 def to_status(
-    found: Iterable[Condition], before: Iterable[Object], generation: int, now: str
+    conditions: Iterable[Condition], before: Iterable[Object], generation: int, now: str
 ) -> list[Object]:
     """The list for the status. A condition whose value has not changed keeps its time."""
     old: Mapping[str, Object] = {c.get("type", ""): c for c in before}
-    return [_written(condition, old.get(condition.type), generation, now) for condition in found]
+    return [_written(condition, old.get(condition.type), generation, now) for condition in conditions]
 
 
 def _written(condition: Condition, before: Object | None, generation: int, now: str) -> Object:
@@ -68,11 +68,11 @@ def _written(condition: Condition, before: Object | None, generation: int, now: 
     }
 
 
-def news(found: Iterable[Condition], before: Iterable[Object]) -> list[Condition]:
+def news(conditions: Iterable[Condition], before: Iterable[Object]) -> list[Condition]:
     """The conditions that get an event, one for each cause: new warnings, and those that became true."""
     old = {c.get("type", ""): (c.get("status"), c.get("reason")) for c in before}
     told: dict[str, Condition] = {}
-    for condition in found:
+    for condition in conditions:
         changed = old.get(condition.type) != (condition.value, condition.reason)
         if changed and (condition.warning or condition.status):
             told.setdefault(condition.reason, condition)

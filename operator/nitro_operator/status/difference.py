@@ -57,7 +57,7 @@ def _steady(status: Object) -> Object:
     actors = {k: v for k, v in status["actors"].items() if k not in (*COUNTS, *METERED)}
     # A time that is promised is over soon: a message of it is not written later, as other words are.
     conditions = [
-        one | {"message": _PROMISE.findall(str(one.get("message") or ""))}
-        for one in status.get("conditions") or []
+        condition | {"message": _PROMISE.findall(str(condition.get("message") or ""))}
+        for condition in status.get("conditions") or []
     ]
     return status | {"actors": actors, "conditions": conditions}

@@ -125,7 +125,7 @@ def build(s: Situation, job: Object, now: datetime) -> Object:
     generation = job["metadata"].get("generation", 0)
     begun = s.observed.learner_job is not None and not queued(s.observed)
     started = _time(before, "startTime") or (stamp if begun else None)
-    found: Object = {
+    document: Object = {
         "phase": phase(s),
         "conditions": to_status(conditions(s), before.get("conditions") or [], generation, stamp),
         "observedGeneration": generation,
@@ -137,18 +137,18 @@ def build(s: Situation, job: Object, now: datetime) -> Object:
         },
     }
     if s.provisioned is not None:
-        found["actors"]["provisioned"] = s.provisioned
+        document["actors"]["provisioned"] = s.provisioned
     if started is not None:
-        found["startTime"] = started
+        document["startTime"] = started
     if s.judgement.finished:
-        found["completionTime"] = _time(before, "completionTime") or stamp
+        document["completionTime"] = _time(before, "completionTime") or stamp
     if s.view is not None:
-        found["scaler"] = s.view.spec.scaling.scaler
+        document["scaler"] = s.view.spec.scaling.scaler
     kept = reported.section(job, "checkpoint").get("location")
     location = checkpoint_location(s.view) if s.view is not None else kept
     if location is not None:
-        found["checkpoint"] = {"location": location}
-    return found
+        document["checkpoint"] = {"location": location}
+    return document
 
 
 def _busy(s: Situation) -> float | None:
@@ -186,7 +186,7 @@ def _learner(s: Situation) -> Condition:
     if s.observed.learner_job is None and s.waiting is not None:
         return false(LEARNER_READY, "Waiting", s.waiting.message)
     if s.observed.learner_job is None and s.observed.foreign:
-        if strange := [one for one in s.observed.foreign if stranger(one)]:
+        if strange := [pod for pod in s.observed.foreign if stranger(pod)]:
             return from_problem(LEARNER_READY, name_taken(strange))
         return false(
             LEARNER_READY,

@@ -80,8 +80,8 @@ def phase_of(
         invalid: the reason why its spec cannot be used, or None.
         settings: the hash of the job's settings; None if its spec cannot be used.
     """
-    found = _stage_of(job, observed, invalid, now, settings)
-    return Judgement(Stage.DELETED, _deletion(job)) if terminating(job) and not found.finished else found
+    stage = _stage_of(job, observed, invalid, now, settings)
+    return Judgement(Stage.DELETED, _deletion(job)) if terminating(job) and not stage.finished else stage
 
 
 def _stage_of(

@@ -37,24 +37,24 @@ class PodReport:
 
     def to_status(self, busy: float | None) -> Object:
         """The fields of status.actors. `busy`: pod-seconds in which actors worked; None if unknown."""
-        found: Object = {"podSeconds": round(self.seconds, 1)}
+        fields: Object = {"podSeconds": round(self.seconds, 1)}
         if self.times is None:
-            return found
-        found |= {"started": self.started, "starting": self.starting, "draining": self.draining}
-        found |= {
+            return fields
+        fields |= {"started": self.started, "starting": self.starting, "draining": self.draining}
+        fields |= {
             "startSeconds": round(self.times.start, 1),
             "drainSeconds": round(self.times.drain, 1),
             "wakeSeconds": round(self.times.wake, 1),
             "vcpuSeconds": {state: round(total, 2) for state, total in self.vcpu_seconds.items()},
         }
-        found |= {"awake": self.awake, "asleep": self.asleep, "deferred": self.deferred}
+        fields |= {"awake": self.awake, "asleep": self.asleep, "deferred": self.deferred}
         if self.pod_vcpu is not None:
-            found["podVCPU"] = round(self.pod_vcpu, 4)
+            fields["podVCPU"] = round(self.pod_vcpu, 4)
         if self.addresses is not None:
-            found["addresses"] = self.addresses
+            fields["addresses"] = self.addresses
         if busy is not None and self.seconds > 0:
-            found["idlePercent"] = round(100 * max(0.0, 1 - busy / self.seconds))
-        return found
+            fields["idlePercent"] = round(100 * max(0.0, 1 - busy / self.seconds))
+        return fields
 
     @property
     def waits(self) -> str:

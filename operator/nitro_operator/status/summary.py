@@ -182,9 +182,9 @@ def _readable(job: Object) -> Object:
     invalid = 0
     for name, model in (("training", TrainingStatus), ("actors", ActorsStatus), ("cost", CostStatus)):
         raw = {key: value for key, value in reported.section(job, name).items() if key != "history"}
-        found = model.model_validate(raw)
-        parts[name] = found.to_dict()
-        invalid += len(found.left_out(raw))
+        parsed = model.model_validate(raw)
+        parts[name] = parsed.to_dict()
+        invalid += len(parsed.left_out(raw))
     phase, scaler = (reported.status(job).get(name) for name in ("phase", "scaler"))
     spec = {**job["spec"], "actor": {"perPod": actors_per_pod(job["spec"])}}
     return {"spec": spec, "status": {**parts, "phase": phase, "scaler": scaler, "invalid": invalid}}
@@ -254,9 +254,9 @@ def _phase_of(job: Object) -> str:
 
 
 def _unix_time(stamp: str) -> float:
-    found = reported.moment(stamp)
-    assert found is not None, "left out by TrainingStatus"
-    return found.timestamp()
+    time = reported.moment(stamp)
+    assert time is not None, "left out by TrainingStatus"
+    return time.timestamp()
 
 
 def _at(value: Any, path: str) -> Any:

@@ -29,7 +29,7 @@ class Groups:
                 missing, unknown or occurs twice.
         """
         self._team = team
-        self._classes = {agent: one for one in team.classes for agent in one.agents}
+        self._classes = {agent: agent_class for agent_class in team.classes for agent in agent_class.agents}
         grouped = [agent for members in groups.values() for agent in members]
         if sorted(grouped) != sorted(team.agents):
             raise ValueError(f"the groups {dict(groups)} must have each agent of {list(team.agents)} once")
@@ -51,7 +51,9 @@ class Groups:
         """Make the groups that a run begins with: each agent alone, or with agent ids each class together."""
         if not team.agent_ids:
             return cls(team, {agent: [agent] for agent in team.agents})
-        own = [[agent for agent in one.agents if agent in team.agents] for one in team.classes]
+        own = [
+            [agent for agent in agent_class.agents if agent in team.agents] for agent_class in team.classes
+        ]
         return cls(team, {members[0]: members for members in own if members})
 
     def of(self, policy: str) -> tuple[str, ...]:

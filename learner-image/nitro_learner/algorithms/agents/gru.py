@@ -91,7 +91,7 @@ class _Scan(Function):
         by_seen = by_kept.clone()
         by_seen[..., 2 * size :] = by_seen_new
         # [P, L * S, .]
-        rows, columns = (each.transpose(0, 1).flatten(1, 2) for each in (by_kept, before))
+        rows, columns = (tensor.transpose(0, 1).flatten(1, 2) for tensor in (by_kept, before))
         return by_seen, None, None, torch.bmm(rows.transpose(1, 2), columns), rows.sum(1)
 
 

@@ -12,30 +12,30 @@ from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.data.batch import vectors
 
 
-def identity_size(team: Team, one: AgentClass) -> int:
+def identity_size(team: Team, agent_class: AgentClass) -> int:
     """Inputs that tell the agent: with agent ids as many as the class has agents, else none."""
-    return len(one.agents) if team.agent_ids else 0
+    return len(agent_class.agents) if team.agent_ids else 0
 
 
-def input_size(team: Team, one: AgentClass) -> int:
+def input_size(team: Team, agent_class: AgentClass) -> int:
     """Inputs of a policy of a class."""
-    own: int = math.prod(one.observation["shape"])
-    return own + identity_size(team, one)
+    own: int = math.prod(agent_class.observation["shape"])
+    return own + identity_size(team, agent_class)
 
 
-def inputs(team: Team, one: AgentClass, agent: str, observations: np.ndarray) -> np.ndarray:
+def inputs(team: Team, agent_class: AgentClass, agent: str, observations: np.ndarray) -> np.ndarray:
     """The inputs f32 [m, D] of the policy that an agent plays, for its observations [m, *frame]."""
     seen = vectors(observations)
     if not team.agent_ids:
         return seen
-    identity = np.eye(len(one.agents), dtype=np.float32)[one.agents.index(agent)]
+    identity = np.eye(len(agent_class.agents), dtype=np.float32)[agent_class.agents.index(agent)]
     return np.concatenate([seen, np.tile(identity, (len(seen), 1))], axis=1)
 
 
-def description(team: Team, one: AgentClass, **head: Any) -> dict[str, Any]:
+def description(team: Team, agent_class: AgentClass, **head: Any) -> dict[str, Any]:
     """The weights container's `network` of a class; `head` has the fields that depend on the algorithm."""
     layers = {"hidden": list(team.network.hidden_sizes), "activation": team.network.activation}
-    identities = {"agentIds": len(one.agents)} if team.agent_ids else {}
+    identities = {"agentIds": len(agent_class.agents)} if team.agent_ids else {}
     recurrent = team.network.recurrent
     memory = {"recurrent": {"cell": recurrent.cell, "size": recurrent.hidden_size}} if recurrent else {}
     return {"kind": "mlp", **layers, **head, **identities, **memory}

@@ -68,14 +68,17 @@ class Team:
     def index(self, agent: str) -> int:
         """The agent's position among all agents of the environment, in the order of the wire. It keys random
         numbers, which agents of different teams must not share."""
-        return [name for one in self.classes for name in one.agents].index(agent)
+        return [name for agent_class in self.classes for name in agent_class.agents].index(agent)
 
     @property
     def global_state_size(self) -> int:
         """S of the global state, whether fragments carry it or it is concatenated from observations."""
         if self.state_size is not None:
             return self.state_size
-        return sum(len(one.agents) * math.prod(one.observation["shape"]) for one in self.classes)
+        return sum(
+            len(agent_class.agents) * math.prod(agent_class.observation["shape"])
+            for agent_class in self.classes
+        )
 
 
 @runtime_checkable

@@ -106,14 +106,14 @@ networks.
 
 def _usage(policy: TrainedPolicy, network: str) -> str:
     """Python that plays the first agent's network."""
-    one = policy.of(policy.agents[0])
-    shape, dtype = [1, *one.observation["shape"]], one.observation["dtype"]
+    spaces = policy.of(policy.agents[0])
+    shape, dtype = [1, *spaces.observation["shape"]], spaces.observation["dtype"]
     feed = f'{{"observation": np.zeros({shape}, np.{dtype})}}'
     memory, outputs = policy.memory[policy.agents[0]], "actions, distribution"
     if memory:  # of an episode's first observation
         feed, outputs = f'{feed[:-1]}, "state": np.zeros([1, {memory}], np.float32)}}', f"{outputs}, state"
     if takes_available(policy, policy.agents[0]):
-        feed = f'{feed[:-1]}, "available": np.ones([1, {choices(action_space(one.action))}], bool)}}'
+        feed = f'{feed[:-1]}, "available": np.ones([1, {choices(action_space(spaces.action))}], bool)}}'
     return f"""import os
 
 import numpy as np

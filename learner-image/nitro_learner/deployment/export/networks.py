@@ -72,16 +72,16 @@ def takes_available(policy: TrainedPolicy, agent: str) -> bool:
 
 def _module(policy: TrainedPolicy, agent: str) -> tuple[PolicyModule, dict[str, torch.Tensor]]:
     """The agent's module, and an example of what it takes."""
-    one = policy.of(agent)
+    spaces = policy.of(agent)
     made = RecurrentPolicyModule if policy.memory[agent] else PolicyModule
-    module = made(policy.weights.policies[policy.weights.agents[agent]], one, agent)
-    dtype = torch.uint8 if one.observation["dtype"] == "uint8" else torch.float32
+    module = made(policy.weights.policies[policy.weights.agents[agent]], spaces, agent)
+    dtype = torch.uint8 if spaces.observation["dtype"] == "uint8" else torch.float32
     # Two rows: torch.export takes a size of one for a constant.
-    inputs = {"observation": torch.zeros(2, *one.observation["shape"], dtype=dtype)}
+    inputs = {"observation": torch.zeros(2, *spaces.observation["shape"], dtype=dtype)}
     if policy.memory[agent]:
         inputs["state"] = torch.zeros(2, policy.memory[agent])
     if takes_available(policy, agent):
-        inputs["available"] = torch.ones(2, choices(action_space(one.action)), dtype=torch.bool)
+        inputs["available"] = torch.ones(2, choices(action_space(spaces.action)), dtype=torch.bool)
     return module.eval(), inputs
 
 
@@ -111,13 +111,13 @@ def _stem(policy: TrainedPolicy, agent: str) -> str:
 
 def _about(policy: TrainedPolicy, agent: str) -> dict[str, str]:
     """What a file says of itself."""
-    one = policy.of(agent)
+    spaces = policy.of(agent)
     return {
         "nitro.agent": agent,
         "nitro.round": str(policy.round),
         "nitro.environment": policy.described.id,
-        "nitro.observation": json.dumps(one.observation),
-        "nitro.action": json.dumps(one.action),
+        "nitro.observation": json.dumps(spaces.observation),
+        "nitro.action": json.dumps(spaces.action),
     }
 
 

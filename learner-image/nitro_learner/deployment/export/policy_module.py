@@ -41,21 +41,21 @@ class PolicyModule(nn.Module):
     high: Tensor
     start: Tensor
 
-    def __init__(self, weights: PolicyWeights, one: AgentClass, agent: str) -> None:
+    def __init__(self, weights: PolicyWeights, spaces: AgentClass, agent: str) -> None:
         """
         Args:
             weights: the agent's.
-            one: the class of the agent.
+            spaces: of the agent.
             agent: its name.
         """
         super().__init__()
-        network, space = weights.network, action_space(one.action)
+        network, space = weights.network, action_space(spaces.action)
         tensors = {name: torch.from_numpy(np.array(array)) for name, array in weights.tensors.items()}
         self._relu = network["activation"] == "relu"
         self._space = space
-        self._family = distribution_of(one.action)
+        self._family = distribution_of(spaces.action)
         self._continuous = isinstance(space, Continuous)
-        shape = tuple(one.observation["shape"])
+        shape = tuple(spaces.observation["shape"])
         self._image = (*shape, 1)[:3] if network["kind"] == "conv" else ()
         self._normalised = "observation.mean" in tensors
         if self._normalised:
@@ -65,7 +65,7 @@ class PolicyModule(nn.Module):
         ids = network.get("agentIds")
         self._identified = ids is not None
         if ids is not None:
-            self.register_buffer("identity", torch.eye(ids)[one.agents.index(agent)][None])
+            self.register_buffer("identity", torch.eye(ids)[spaces.agents.index(agent)][None])
         self.convolutions = nn.ModuleList()
         size = self._image[:2]
         for index, layer in enumerate(network.get("convolutions") or ()):
@@ -157,9 +157,9 @@ class RecurrentPolicyModule(PolicyModule):
     bias_ih: Tensor
     bias_hh: Tensor
 
-    def __init__(self, weights: PolicyWeights, one: AgentClass, agent: str) -> None:
+    def __init__(self, weights: PolicyWeights, spaces: AgentClass, agent: str) -> None:
         """See `PolicyModule`."""
-        super().__init__(weights, one, agent)
+        super().__init__(weights, spaces, agent)
         tensors = {name: torch.from_numpy(np.array(array)) for name, array in weights.tensors.items()}
         for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
             self.register_buffer(part, tensors[f"policy.gru.{part}"])

@@ -203,10 +203,10 @@ class _Service:
         Raises:
             ValueError: the batch is too large.
         """
-        each = observation if isinstance(observation, Mapping) else {self._policy.agents[0]: observation}
+        by_agent = observation if isinstance(observation, Mapping) else {self._policy.agents[0]: observation}
         sizes = [
             len(rows)
-            for agent, rows in each.items()
+            for agent, rows in by_agent.items()
             if rows.ndim > len(self._policy.of(agent).observation["shape"])
         ]
         if (rows := max(sizes, default=0)) > self._most_rows:
@@ -221,11 +221,11 @@ class _Service:
         policy = self._policy
         agents = {
             agent: AgentSpaces(
-                observation=dict(one.observation),
-                action=dict(one.action),
+                observation=dict(spaces.observation),
+                action=dict(spaces.action),
                 memory=policy.memory[agent] or None,
             )
-            for agent, one in policy.spaces.items()
+            for agent, spaces in policy.spaces.items()
         }
         told = Served(round=policy.round, environment=policy.described.id, agents=agents)
         return web.json_response(told.model_dump(exclude_none=True))
@@ -256,11 +256,11 @@ class _Service:
         return rows.astype(np.uint8)
 
 
-def _listed(found: Any) -> Any:
+def _listed(arrays: Any) -> Any:
     """Arrays, or those of each agent, as JSON has them."""
-    if isinstance(found, dict):
-        return {agent: one.tolist() for agent, one in found.items()}
-    return found.tolist()
+    if isinstance(arrays, dict):
+        return {agent: array.tolist() for agent, array in arrays.items()}
+    return arrays.tolist()
 
 
 @web.middleware

@@ -49,7 +49,7 @@ class Route:
 def described(routes: Iterable[Route], policy: TrainedPolicy, version: str) -> Schema:
     """The OpenAPI document of a service that serves `policy` by `routes`."""
     routes = list(routes)
-    models = {one for route in routes for one in (route.answer, route.body) if isinstance(one, type)}
+    models = {model for route in routes for model in (route.answer, route.body) if isinstance(model, type)}
     ordered = sorted(models | {Refusal}, key=lambda model: model.__name__)
     _, definitions = models_json_schema(
         [(model, "validation") for model in ordered], ref_template=_COMPONENT + "{model}"
@@ -96,11 +96,11 @@ def _fill_in(schemas: dict[str, Schema], policy: TrainedPolicy) -> None:
     several = policy.described.several
 
     def of_agents(schema_of: Callable[[str], Schema | None], *, all_of_them: bool = False) -> Schema:
-        found = {agent: schema for agent in policy.agents if (schema := schema_of(agent)) is not None}
+        properties = {agent: schema for agent in policy.agents if (schema := schema_of(agent)) is not None}
         if not several:
-            return found.get(policy.agents[0], {"type": "null"})
-        required = {"required": list(found)} if all_of_them else {}
-        return {"type": "object", "properties": found, "additionalProperties": False, **required}
+            return properties.get(policy.agents[0], {"type": "null"})
+        required = {"required": list(properties)} if all_of_them else {}
+        return {"type": "object", "properties": properties, "additionalProperties": False, **required}
 
     asked["observation"] |= of_agents(lambda agent: _batch(_observation(policy, agent)))
     _replace(asked["available"], of_agents(lambda agent: _mask(policy, agent)))
@@ -116,16 +116,16 @@ def _replace(field: Schema, schema: Schema) -> None:
 
 
 def _observation(policy: TrainedPolicy, agent: str) -> Schema:
-    one = policy.of(agent).observation
+    observation = policy.of(agent).observation
     item: Schema = {"type": "number"}
-    if one["dtype"] == "uint8":
+    if observation["dtype"] == "uint8":
         item = {"type": "integer", "minimum": 0, "maximum": 255}
-    return _array(item, one["shape"])
+    return _array(item, observation["shape"])
 
 
 def _mask(policy: TrainedPolicy, agent: str) -> Schema | None:
-    each = choices(action_space(policy.of(agent).action))
-    return _batch(_array({"type": ["boolean", "number"]}, [each])) if each else None
+    count = choices(action_space(policy.of(agent).action))
+    return _batch(_array({"type": ["boolean", "number"]}, [count])) if count else None
 
 
 def _state(policy: TrainedPolicy, agent: str) -> Schema | None:
@@ -134,10 +134,10 @@ def _state(policy: TrainedPolicy, agent: str) -> Schema | None:
 
 
 def _action(policy: TrainedPolicy, agent: str) -> Schema:
-    one = policy.of(agent).action
-    if one["kind"] == "continuous":
-        return _array({"type": "number"}, [one["size"]])
-    return _array({"type": "integer"}, one.get("shape", []))
+    action = policy.of(agent).action
+    if action["kind"] == "continuous":
+        return _array({"type": "number"}, [action["size"]])
+    return _array({"type": "integer"}, action.get("shape", []))
 
 
 def _batch(schema: Schema) -> Schema:

@@ -84,23 +84,23 @@ def parsed(body: bytearray) -> Act:
         ValueError: names what is wrong.
     """
     try:
-        found = json.loads(body, parse_constant=_refuse)
+        request = json.loads(body, parse_constant=_refuse)
     except RecursionError:
         raise ValueError("the body is nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"the body is no JSON: {error}") from None
-    if not isinstance(found, dict) or "observation" not in found:
+    if not isinstance(request, dict) or "observation" not in request:
         raise ValueError('the body must be a JSON object with an observation: {"observation": [...]}')
     known = Act.model_fields
-    if unknown := sorted(found.keys() - set(known)):
+    if unknown := sorted(request.keys() - set(known)):
         raise ValueError(f"unknown: {str(unknown)[:_SHOWN]}; known are {', '.join(known)}")
     try:
-        asked = Act.model_validate(found)
+        asked = Act.model_validate(request)
     except ValidationError as error:
         field = str(error.errors(include_url=False, include_input=False)[0]["loc"][0])
         raise ValueError(f"{field}: {_MUST[field]}") from None
     # NumPy gives each number of a list the room of the list's longest string. A name has two quotation marks.
-    objects = [found, *(part for part in found.values() if isinstance(part, dict))]
+    objects = [request, *(part for part in request.values() if isinstance(part, dict))]
     if body.count(b'"') > 2 * sum(map(len, objects)):
         raise ValueError(
             "observation, available and state: must be numbers, none of them in quotation marks, and no name "

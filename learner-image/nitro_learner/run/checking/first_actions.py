@@ -29,16 +29,16 @@ def warnings(environment: DescribedEnvironment) -> list[str]:
     Args:
         environment: of the actors.
     """
-    found = []
-    for one in environment.classes:
-        if one.action["kind"] != "continuous" or one.action.get("rescaled"):
+    sentences = []
+    for agent_class in environment.classes:
+        if agent_class.action["kind"] != "continuous" or agent_class.action.get("rescaled"):
             continue
-        bounds = list(zip(one.action["low"], one.action["high"], strict=True))
+        bounds = list(zip(agent_class.action["low"], agent_class.action["high"], strict=True))
         wrong = list(_far(bounds))
         if wrong:
-            owner = "" if one.name == AGENT else f" of {one.name}"
-            found.append(_sentence(owner, len(bounds), wrong))
-    return found
+            owner = "" if agent_class.name == AGENT else f" of {agent_class.name}"
+            sentences.append(_sentence(owner, len(bounds), wrong))
+    return sentences
 
 
 def _far(bounds: list[tuple[float | None, float | None]]) -> Iterator[tuple[int, float, float, str]]:

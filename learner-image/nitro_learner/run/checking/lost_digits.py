@@ -13,14 +13,14 @@ def warnings(environment: DescribedEnvironment) -> list[str]:
     Args:
         environment: of the actors.
     """
-    found = []
-    for one in environment.classes:
-        if "largest" in one.observation:
-            owner = "" if one.name == AGENT else f" of {one.name}"
-            found.append(
+    sentences = []
+    for agent_class in environment.classes:
+        if "largest" in agent_class.observation:
+            owner = "" if agent_class.name == AGENT else f" of {agent_class.name}"
+            sentences.append(
                 f"spec.environment: observations{owner} may hold whole numbers up to "
-                f"{one.observation['largest']}, but policies see float32, in which those beyond "
+                f"{agent_class.observation['largest']}, but policies see float32, in which those beyond "
                 f"{EXACT_IN_FLOAT32} lose their last digits; give the space the bounds that its values have, "
                 "or scale or split them with gymnasium.wrappers.TransformObservation"
             )
-    return found
+    return sentences

@@ -53,7 +53,7 @@ class Report:
 
     def wrong(self) -> list[str]:
         """Why the environment cannot be built, and its faults."""
-        return [one for one in [self.error, *self.faults] if one]
+        return [fault for fault in [self.error, *self.faults] if fault]
 
     def costs(self) -> list[str]:
         """What a step, a reset and a saved state cost, in sentences."""
@@ -127,8 +127,8 @@ def read(lines: Iterable[str], ending: str = NO_TIME) -> Report:
             open_parts = dict.fromkeys(told["parts"])
         elif "level" in told:
             level, text = told["level"], told["text"]
-            found = {"fault": report.faults, "warning": report.warnings, "remark": report.remarks}
-            found.get(level, stopped).append(text)
+            findings = {"fault": report.faults, "warning": report.warnings, "remark": report.remarks}
+            findings.get(level, stopped).append(text)
         elif "measured" in told:
             report.measured |= told["measured"]
         elif "end" in told:

@@ -17,18 +17,18 @@ from nitro_learner.run.same_job import leaves
 
 def flattened(config: Mapping[str, Any]) -> dict[str, str]:
     """The leaves of a config by their paths, such as `algorithm.learningRate`, as text."""
-    found = leaves(config) if config else ()
-    return {path: value if isinstance(value, str) else json.dumps(value) for path, value in found}
+    fields = leaves(config) if config else ()
+    return {path: value if isinstance(value, str) else json.dumps(value) for path, value in fields}
 
 
 def final_figures(folder: RunDir) -> dict[str, float]:
     """Figures of the run's end: return of the final policy, and cost in US dollars."""
     summary = folder.read_summary()
-    found = {"final/cost": summary["cost"]["total"]}
+    figures = {"final/cost": summary["cost"]["total"]}
     evaluation = summary.get("evaluation", {})
-    found |= {f"final/return_{name}": evaluation[name] for name in ("mean", "std") if name in evaluation}
-    found |= {f"final/agent/{name}": value for name, value in evaluation.get("agents", {}).items()}
-    return {name: float(value) for name, value in found.items()}
+    figures |= {f"final/return_{name}": evaluation[name] for name in ("mean", "std") if name in evaluation}
+    figures |= {f"final/agent/{name}": value for name, value in evaluation.get("agents", {}).items()}
+    return {name: float(value) for name, value in figures.items()}
 
 
 def write_policy(folder: RunDir, config: Mapping[str, Any], target: Path) -> list[Path]:

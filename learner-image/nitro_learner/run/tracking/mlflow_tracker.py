@@ -57,9 +57,9 @@ class MlflowTracker:
         from mlflow.environment_variables import MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
 
         client, experiment = self._client, self._experiment()
-        found = client.search_runs([experiment], f"tags.`{_RUN}` = '{self._run.id}'", max_results=1)
-        if found:
-            run = found[0]
+        runs = client.search_runs([experiment], f"tags.`{_RUN}` = '{self._run.id}'", max_results=1)
+        if runs:
+            run = runs[0]
             client.update_run(run.info.run_id, status="RUNNING")
         else:
             run = client.create_run(experiment, tags={_RUN: self._run.id}, run_name=self._run.name)
@@ -99,15 +99,15 @@ class MlflowTracker:
         from mlflow.exceptions import MlflowException
 
         name = self._run.settings["experiment"]
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
             try:
                 return str(self._client.create_experiment(name))
             except MlflowException:
-                found = self._client.get_experiment_by_name(name)
-                if found is None:
+                experiment = self._client.get_experiment_by_name(name)
+                if experiment is None:
                     raise
-        return str(found.experiment_id)
+        return str(experiment.experiment_id)
 
     def _describe(self, run: Run) -> None:
         """Log the config and the tags. MLflow refuses another value of a parameter that it has."""
@@ -118,7 +118,7 @@ class MlflowTracker:
         new = [Param(name, value) for name, value in config.items() if name not in run.data.params]
         for start in range(0, len(new), _PARAMETERS):
             self._client.log_batch(self._id, params=new[start : start + _PARAMETERS])
-        tags = {"nitro.job": self._run.name} | {f"nitro.{name}": one for name, one in self._run.tags.items()}
+        tags = {"nitro.job": self._run.name} | {f"nitro.{name}": tag for name, tag in self._run.tags.items()}
         self._client.log_batch(self._id, tags=[RunTag(name, value) for name, value in tags.items()])
 
     def _log(self, values: Mapping[str, float], step: int, at: float) -> None:

@@ -73,7 +73,7 @@ def _block(kind: str, lines: Sequence[str], folder: Path) -> Iterator[str]:
     elif kind == "list":
         yield f"<ul>{''.join(f'<li>{_inline(line[2:])}</li>' for line in lines)}</ul>"
     elif kind == "picture":
-        for title, name in (found for line in lines for found in _PICTURE.findall(line)):
+        for title, name in (picture for line in lines for picture in _PICTURE.findall(line)):
             data = b64encode((folder / name).read_bytes()).decode()
             alt = escape(title)
             yield f'<figure><img src="data:image/png;base64,{data}" alt="{alt}"></figure>'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.run.rundir import RunDirError, write_text
 
 
 def parts(page: Path, name: str) -> tuple[str, str]:
@@ -18,9 +18,9 @@ def parts(page: Path, name: str) -> tuple[str, str]:
     begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
     if not page.exists():
         return begin, f"{end}\n"
-    before, found, rest = page.read_text(encoding="utf-8").partition(begin)
+    before, opened, rest = page.read_text(encoding="utf-8").partition(begin)
     _, closed, after = rest.partition(end)
-    if not found or not closed:
+    if not opened or not closed:
         raise RunDirError(f"{page} has no place for this. Add these two lines to it:\n{begin}{end}")
     return before + begin, end + after
 
@@ -33,4 +33,4 @@ def replace(page: Path, name: str, text: str) -> None:
     """
     before, after = parts(page, name)
     page.parent.mkdir(parents=True, exist_ok=True)
-    RunDir(page.parent).write_text(page, f"{before}{text.rstrip()}\n{after}")
+    write_text(page, f"{before}{text.rstrip()}\n{after}")

@@ -247,7 +247,8 @@ def titles(groups: Groups) -> tuple[str, str]:
     title = " · ".join([*names[:_TITLE_NAMES], *(["…"] if len(names) > _TITLE_NAMES else [])])
     environments = dict.fromkeys(run.environment for run in runs)
     algorithms = dict.fromkeys(
-        f"{one['name'].upper()} ({one['preset']})" for one in (run.spec["algorithm"] for run in runs)
+        f"{algorithm['name'].upper()} ({algorithm['preset']})"
+        for algorithm in (run.spec["algorithm"] for run in runs)
     )
     parts = [", ".join(environments), ", ".join(algorithms)]
     if len(runs) == 1:

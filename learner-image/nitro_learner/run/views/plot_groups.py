@@ -177,12 +177,12 @@ def group(runs: Sequence[RunCurves]) -> dict[str, list[RunCurves]]:
     differing = _differing(flat)
     telling = [key for key in _PLAIN if key in differing] or differing[:3]
     labels: dict[str, list[RunCurves]] = {}
-    for members, each in zip(groups, flat, strict=True):
-        alike = [other for other in flat if all(str(other.get(key)) == str(each.get(key)) for key in telling)]
+    for members, spec in zip(groups, flat, strict=True):
+        alike = [other for other in flat if all(str(other.get(key)) == str(spec.get(key)) for key in telling)]
         label = ", ".join(
-            str(each.get(key)) if key in _PLAIN else f"{key.split('.')[-1]} {_short(each.get(key))}"
+            str(spec.get(key)) if key in _PLAIN else f"{key.split('.')[-1]} {_short(spec.get(key))}"
             for key in [*telling, *_differing(alike)[:3]]
-            if key in each or key != _ROUNDS  # a group of any number of rounds
+            if key in spec or key != _ROUNDS  # a group of any number of rounds
         )
         label = label or "last 20 training episodes"
         while label in labels:
@@ -199,8 +199,8 @@ def _short(value: Any) -> str:
 
 def _differing(specs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Paths of the fields that are not equal in all specs."""
-    paths = sorted({path for each in specs for path in each})
-    return [path for path in paths if len({str(each.get(path)) for each in specs}) > 1]
+    paths = sorted({path for spec in specs for path in spec})
+    return [path for path in paths if len({str(spec.get(path)) for spec in specs}) > 1]
 
 
 def _flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:

@@ -78,7 +78,10 @@ def panels_of(runs: Sequence[RunCurves], x: str) -> list[Panel]:
     environments = list(dict.fromkeys(run.environment for run in runs))
     returns = [RETURN]
     if len(environments) > 1:
-        returns = [replace(RETURN, title=f"Return\n{one}", environment=one) for one in environments]
+        returns = [
+            replace(RETURN, title=f"Return\n{environment}", environment=environment)
+            for environment in environments
+        ]
     scores = [_SCORE] if any(run.has("boosting_score") for run in runs) else []
     return [*returns, *scores, _ACTORS, spent]
 
@@ -112,12 +115,12 @@ def entries(run: RunCurves) -> list[Line2D]:
     """The legend's entries for what `mark_single` draws into the panel of returns."""
     from matplotlib.lines import Line2D
 
-    found = []
+    lines = []
     if run.final is not None:
-        found.append(Line2D([], [], label="final evaluation", **_FINAL))
+        lines.append(Line2D([], [], label="final evaluation", **_FINAL))
     if run.target is not None:
-        found.append(Line2D([], [], label=f"target {run.target:g}", **_TARGET))
-    return found
+        lines.append(Line2D([], [], label=f"target {run.target:g}", **_TARGET))
+    return lines
 
 
 def _actors_beside(axis: Axes, run: RunCurves, x: Axis, *, labelled: bool) -> None:

@@ -51,8 +51,8 @@ def draw_lives(
     with picture(out, nrows=2, ncols=1, **layout) as (figure, (above, bars)):
         _stack(above, lives, lambda at: (at - began) * scale)
         if needs:
-            shown = [(max(one.at, began) - began) * scale for one in needs] + [(end - began) * scale]
-            numbers = [one.now for one in needs]
+            shown = [(max(need.at, began) - began) * scale for need in needs] + [(end - began) * scale]
+            numbers = [need.now for need in needs]
             above.step(shown, [*numbers, numbers[-1]], where="post", color=INK, lw=1.4, label="needed now")
         above.set_ylabel("Pods")
         above.set_ylim(bottom=0)
@@ -88,7 +88,7 @@ def draw_sums(run_dir: RunDir, out: Path) -> Path:
     with picture(out, nrows=1, ncols=1, figsize=(_WIDTH, 4.2)) as (figure, axis):
         under = np.zeros(len(ends))
         for state in STATES:
-            high = np.array([one.get(state, 0.0) for one in sums]) / np.maximum(seconds, 1e-9)
+            high = np.array([by_state.get(state, 0.0) for by_state in sums]) / np.maximum(seconds, 1e-9)
             axis.bar(begins, high, wide, under, align="edge", color=COLOUR[state], lw=0)
             under += high
         sampled = np.nan_to_num(columns["seconds_dispatch"]) + np.nan_to_num(columns["seconds_sample"])
@@ -96,7 +96,7 @@ def draw_sums(run_dir: RunDir, out: Path) -> Path:
             axis.axvspan(begin * scale, max(begin, learns) * scale, color=LEARNS, alpha=0.5, lw=0)
         axis.set(xlabel=f"Time ({unit})", ylabel="CPU that pods request (vCPU)")
         axis.margins(x=0.005)
-        total = {state: sum(one.get(state, 0.0) for one in sums) for state in STATES}
+        total = {state: sum(by_state.get(state, 0.0) for by_state in sums) for state in STATES}
         _head(figure, axis, name, total, phases=True)
     return out
 
@@ -104,17 +104,17 @@ def draw_sums(run_dir: RunDir, out: Path) -> Path:
 def _sums(run_dir: RunDir, rounds: Iterable[float]) -> list[Mapping[str, float]]:
     """Of each round its vCPU-seconds by state; of one that was done again those of both times."""
     place = {int(number): index for index, number in enumerate(rounds)}
-    found: list[dict[str, float]] = [{} for _ in place]
+    by_round: list[dict[str, float]] = [{} for _ in place]
     for entry in _entries(run_dir.ledger):
         for state, more in (entry["details"].get("roundVCPUSeconds") or {}).items():
             if entry["round"] in place:
-                sums = found[place[entry["round"]]]
+                sums = by_round[place[entry["round"]]]
                 sums[state] = sums.get(state, 0.0) + float(more)
-    if not any(found):
+    if not any(by_round):
         raise RunDirError(
             f"{run_dir.path}: the ledger has no CPU of pods: the actors of this run were no pods"
         )
-    return list(found)
+    return list(by_round)
 
 
 def _entries(ledger: Path) -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ def _entries(ledger: Path) -> list[dict[str, Any]]:
 
 def _stack(axis: Axes, lives: Sequence[Sequence[Span]], place: Any) -> None:
     """The number of pods in each state over time."""
-    spans = [span for one in lives for span in one]
+    spans = [span for life in lives for span in life]
     edges = np.unique([edge for span in spans for edge in (span.began, span.ended)])
     counts = {state: np.zeros(len(edges)) for state in STATES}
     for span in spans:
@@ -141,9 +141,9 @@ def _stack(axis: Axes, lives: Sequence[Sequence[Span]], place: Any) -> None:
 
 def _shade(axis: Axes, needs: Sequence[PastNeed], began: float, end: float, scale: float) -> None:
     """The darker, the fewer of its actors the learner uses."""
-    for one, until in zip(needs, [*(later.at for later in needs[1:]), end], strict=False):
-        idle = 1 - min(1.0, one.now / one.asked) if one.asked else 0.0
-        left, right = ((max(at, began) - began) * scale for at in (one.at, until))
+    for need, until in zip(needs, [*(later.at for later in needs[1:]), end], strict=False):
+        idle = 1 - min(1.0, need.now / need.asked) if need.asked else 0.0
+        left, right = ((max(at, began) - began) * scale for at in (need.at, until))
         if idle and right > left:
             axis.axvspan(left, right, color=LEARNS, alpha=0.6 * idle, lw=0, zorder=0)
 

@@ -108,8 +108,8 @@ class PodLives:
 
     def spans(self, now: float) -> list[list[Span]]:
         """Of each pod, in the order of their starts."""
-        found = [life.spans(now) for life in self._lives.values() if not life.fresh]
-        return sorted(found, key=lambda spans: spans[0].began)
+        lives = [life.spans(now) for life in self._lives.values() if not life.fresh]
+        return sorted(lives, key=lambda spans: spans[0].began)
 
     def gigabyte_seconds(self, now: float) -> float:
         """Memory that the pods requested, over time. Unit: GB-seconds."""
@@ -140,7 +140,7 @@ def _state(pod: Pod, life: Life) -> str:
 
 def _since(pod: Pod, kind: str) -> float | None:
     """Since when a condition holds, as a Unix time; None where it does not."""
-    for one in (pod.get("status") or {}).get("conditions") or []:
-        if one["type"] == kind and one["status"] == "True":
-            return datetime.fromisoformat(one["lastTransitionTime"]).timestamp()
+    for condition in (pod.get("status") or {}).get("conditions") or []:
+        if condition["type"] == kind and condition["status"] == "True":
+            return datetime.fromisoformat(condition["lastTransitionTime"]).timestamp()
     return None

@@ -283,8 +283,8 @@ def of_job(job: Mapping[str, Any]) -> RunReport:
     )
 
 
-def _pods(found: Mapping[str, Any]) -> tuple[float, float] | None:
-    paid, used = found.get("podSeconds"), found.get("busySeconds")
+def _pods(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    paid, used = row.get("podSeconds"), row.get("busySeconds")
     return (float(paid), float(used)) if paid and used is not None else None
 
 

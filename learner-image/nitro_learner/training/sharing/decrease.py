@@ -53,7 +53,9 @@ class DecreaseDetector:
     @property
     def window(self) -> NDArray[np.float64]:
         """R of the rounds in the window, f64 [at most W]."""
-        return np.array([np.mean([self._share(*item) for item in each.items()]) for each in self._recent])
+        return np.array(
+            [np.mean([self._share(*item) for item in returns.items()]) for returns in self._recent]
+        )
 
     def _share(self, agent: str, value: float) -> float:
         low, high = self._lowest[agent], self._highest[agent]

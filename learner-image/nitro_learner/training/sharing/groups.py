@@ -63,17 +63,17 @@ def _best_labels(rows: NDArray[np.float64], count: int, seed: Sequence[int]) -> 
     # Imported only now: it takes a second, and most runs do not need it.
     from scipy.cluster import vq
 
-    found: list[tuple[float, list[int]]] = []
+    candidates: list[tuple[float, list[int]]] = []
     for start in range(STARTS):
         generator = np.random.default_rng([*seed, start])
         try:
             centroids, labels = vq.kmeans2(rows, count, minit="++", missing="raise", rng=generator)
         except vq.ClusterError:  # a cluster ran empty: the other starts decide
             continue
-        found.append((float(((rows - centroids[labels]) ** 2).sum()), labels.tolist()))
-    if not found:  # every start failed: the agents hardly differ
+        candidates.append((float(((rows - centroids[labels]) ** 2).sum()), labels.tolist()))
+    if not candidates:  # every start failed: the agents hardly differ
         return [0] * len(rows)
-    return min(found, key=lambda item: item[0])[1]
+    return min(candidates, key=lambda item: item[0])[1]
 
 
 def random_groups(agents: int, count: int, seed: Sequence[int]) -> list[list[int]]:

@@ -57,10 +57,10 @@ def densities(samples: list[NDArray[np.float64]], seed: list[int]) -> NDArray[np
     points = pooled @ axes.T
     noise = np.random.default_rng(seed).normal(size=points.shape)
     points = points + _JITTER * points.std() * noise
-    ends = np.cumsum([len(one) for one in samples])[:-1]
-    each = [part.T for part in np.split(points, ends)]
-    kernels = [gaussian_kde(part, bw_method="scott") for part in each]
-    logs = np.array([[kernel.logpdf(part).mean() for kernel in kernels] for part in each])
+    ends = np.cumsum([len(rows) for rows in samples])[:-1]
+    parts = [part.T for part in np.split(points, ends)]
+    kernels = [gaussian_kde(part, bw_method="scott") for part in parts]
+    logs = np.array([[kernel.logpdf(part).mean() for kernel in kernels] for part in parts])
     return np.asarray(np.diag(logs)[:, None] - logs)
 
 

@@ -93,7 +93,7 @@ def agent_returns(fragments: Sequence[Fragment], agents: Sequence[str]) -> dict[
         agents: all of them, in the order of the wire.
     """
     by_fragment = [fragment.returns_of(agents) for fragment in fragments]
-    ended = {agent: np.concatenate([one[agent] for one in by_fragment]) for agent in agents}
+    ended = {agent: np.concatenate([returns[agent] for returns in by_fragment]) for agent in agents}
     return {agent: float(returns.mean()) for agent, returns in ended.items() if len(returns)}
 
 
@@ -239,14 +239,14 @@ class Sharing:
         wanted = grouping.share_of(grouping.policy_count(total, times), count, total)
         seed = [_GROUPS, self._spec.seed, round, self._pools.index(pool)]
         if count == 1:
-            found = [[0]]
+            groups = [[0]]
         elif self._spec.shared.mode == "random-toggle":
-            found = grouping.random_groups(count, wanted, seed)
+            groups = grouping.random_groups(count, wanted, seed)
         else:
             compare = partial(self._distances, pool, round, fragments)
             distances[pool.agents] = await self._compute.measure(compare)
-            found = grouping.cluster(distances[pool.agents], wanted, seed)
-        return [tuple(pool.agents[index] for index in group) for group in found]
+            groups = grouping.cluster(distances[pool.agents], wanted, seed)
+        return [tuple(pool.agents[index] for index in group) for group in groups]
 
     def _distances(self, pool: Pool, round: int, fragments: Sequence[Fragment]) -> NDArray[np.float64]:
         lived = [similarity.lived_rows(fragments, pool.kind, agent) for agent in pool.agents]

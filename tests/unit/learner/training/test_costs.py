@@ -53,7 +53,7 @@ def test_sandboxes_that_are_kept_ready_are_paid_for_the_whole_round(tmp_path: Pa
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
         meter = Meter(ledger, job("paper").spec.pricing, provisioned=lambda: 64)
         idle = meter.round(1, 3600.0, [], 0)
-        assert idle.actors == pytest.approx(0.96, rel=1e-3), "64 GB for an hour: nitro-spec, section 6"
+        assert idle.actors == pytest.approx(0.96, rel=1e-3), "64 GB for an hour: the paper, section 8.1"
         busy = meter.round(2, 20.0, BILLED, 3)
         assert ledger.entries[1].details["provisioned"] == 64
         waves = meter.round(3, 20.0, BILLED * 40, 120, at_once=64)
