@@ -28,7 +28,7 @@ from nitro_learner.training.costs import Meter
 from nitro_learner.training.evaluations import Evaluations
 from nitro_learner.training.needs import Needs
 from nitro_learner.training.round_report import Listener
-from nitro_learner.training.round_runner import Learner, RoundRunner
+from nitro_learner.training.round_runner import LearnerParts, RoundRunner
 from nitro_learner.training.scoring import Scoring
 from nitro_learner.training.sharing.toggles import Sharing
 from nitro_learner.training.state import TrainingState
@@ -176,7 +176,7 @@ async def build(
         spec=spec,
         run_id=sitting.id,
         sampler=sampler,
-        learner=Learner(policies, sharing, feed, compute),
+        learner=LearnerParts(policies, sharing, feed, compute),
         scoring=scoring,
         evaluations=Evaluations(spec, sitting.id, dispatcher, state, checkpointing),
         checkpointing=checkpointing,

@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Learner:
+class LearnerParts:
     """What learns.
 
     Attributes:
@@ -87,7 +87,7 @@ class RoundRunner:
     spec: JobSpec
     run_id: str
     sampler: Sampler
-    learner: Learner
+    learner: LearnerParts
     scoring: Scoring
     evaluations: Evaluations
     checkpointing: Checkpointing
