@@ -58,34 +58,34 @@ class Controller:
         self._config = config
         self._kube = kube
         kube.may_write = leases.held
-        self._cache = Cache()
+        self.cache = Cache()
         self._platform = Platform.of(config)
         self._release = KnativeRelease()
         self._told_release: Problem | None = None
         self._queue = WorkQueue[JobKey](self._reconcile, WORKERS, RECONCILE_TIMEOUT_SECONDS)
         self._functions = FunctionController(
-            kube, self._cache, Aws(leases.held), self._tell, self._queue.add, config.lambda_endpoints
+            kube, self.cache, Aws(leases.held), self._tell, self._queue.add, config.lambda_endpoints
         )
         self._reconciler = Reconciler(
             kube,
-            self._cache,
+            self.cache,
             self._platform,
             self._release,
             self._functions,
             config,
             self._tell,
             self._queue.add,
-            Starter(kube, self._cache, self._release),
+            Starter(kube, self.cache, self._release),
         )
         self._events = EventPoster(kube)
         self._closed: set[str | None] = set()
         self._lists = asyncio.Semaphore(LISTS)
         self._relisting = asyncio.Lock()  # the cache takes one list of a kind at a time
-        self._relists: WorkQueue[Kind] = WorkQueue(self._relist, 1, RELIST_TIMEOUT_SECONDS)
+        self._relists: WorkQueue[Kind] = WorkQueue(self.relist, 1, RELIST_TIMEOUT_SECONDS)
         self._ticked = 0.0
         self._resynced: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._summary = JobSummary(self._cache.jobs)
+        self._summary = JobSummary(self.cache.jobs)
         self._health = metrics.Health(
             lambda: self._resynced, lambda: self._queue.length, self._queue.longest_run
         )
@@ -148,7 +148,7 @@ class Controller:
     def notice(self, kind: Kind, event: Object) -> None:
         """Store the object of one watch event and queue its job."""
         obj: Object = event["object"]
-        key = self._cache.remove(kind, obj) if event["type"] == "DELETED" else self._cache.put(kind, obj)
+        key = self.cache.remove(kind, obj) if event["type"] == "DELETED" else self.cache.put(kind, obj)
         if key is not None:
             self._notice_job(key)
 
@@ -188,14 +188,14 @@ class Controller:
         while True:
             await asyncio.sleep(self._config.resync_seconds)
             self._tick()
-            for key, _ in self._cache.jobs():
+            for key, _ in self.cache.jobs():
                 self._queue.add(key)
 
     async def _relist_in_turn(self) -> None:
         for kind in itertools.cycle((TRAINING_JOB, *WATCHED_CHILDREN)):
             await asyncio.sleep(RELIST_SECONDS)
             try:
-                await self._relist(kind)
+                await self.relist(kind)
             except ApiError as error:
                 logger.warning("cannot list %s now: %s", kind, error)
 
@@ -206,7 +206,7 @@ class Controller:
                 await self._release.look(self._kube)
             if self._release.problem != self._told_release:
                 self._told_release = self._release.problem
-                for key, _ in self._cache.jobs():
+                for key, _ in self.cache.jobs():
                     self._queue.add(key)
             await asyncio.sleep(KNATIVE_LOOK_SECONDS)
 
@@ -224,21 +224,22 @@ class Controller:
             try:
                 await self._release.look(self._kube)
                 while kinds:
-                    await self._relist(kinds[-1])
+                    await self.relist(kinds[-1])
                     kinds.pop()
             except ApiError as error:
                 logger.warning("waiting for the API server: %s", error)
                 await asyncio.sleep(2)
 
-    async def _relist(self, kind: Kind) -> None:
+    async def relist(self, kind: Kind) -> None:
+        """Make the cache what a list of the kind says."""
         namespaces = self._config.watch_namespaces or (None,)
         async with self._relisting:
-            self._cache.expect_list(kind)
+            self.cache.expect_list(kind)
             lists = await asyncio.gather(*(self._list_in(kind, namespace) for namespace in namespaces))
             unseen = {
                 name for name, objects in zip(namespaces, lists, strict=True) if name and objects is None
             }
-            changed = self._cache.replace(kind, itertools.chain.from_iterable(filter(None, lists)), unseen)
+            changed = self.cache.replace(kind, itertools.chain.from_iterable(filter(None, lists)), unseen)
             for key in sorted(changed, key=self._reconciler.waits_since):
                 self._notice_job(key)
 
@@ -285,8 +286,8 @@ class Controller:
 
     async def _reconcile(self, key: JobKey) -> float | None:
         after = await self._reconciler.reconcile(key)
-        if self._cache.job(key) is None:
-            self._cache.forget(key)
+        if self.cache.job(key) is None:
+            self.cache.forget(key)
             self._queue.forget(key)
         return after
 

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from nitro_actor import masks
 from nitro_actor.actions import MultiDiscrete, action_space
-from nitro_actor.masks import UNAVAILABLE
 
-_UNAVAILABLE = float(UNAVAILABLE)
+UNAVAILABLE = float(masks.UNAVAILABLE)
+"""The logit or value of an action that is not available, as a number of PyTorch."""
 
 
 class Distribution(Protocol):
@@ -90,7 +91,7 @@ class Categorical:
     """Parameters [n, N], logits; actions int64 [n]."""
 
     def masked(self, params: Tensor, available: Tensor) -> Tensor:
-        return torch.where(available, params, _UNAVAILABLE)
+        return torch.where(available, params, UNAVAILABLE)
 
     def log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
         return params.log_softmax(-1).gather(-1, actions[:, None])[:, 0]
@@ -155,7 +156,7 @@ class Bernoulli:
 
     def masked(self, params: Tensor, available: Tensor) -> Tensor:
         may_be_0, may_be_1 = available[..., 0::2], available[..., 1::2]
-        return torch.where(may_be_1, torch.where(may_be_0, params, -_UNAVAILABLE), _UNAVAILABLE)
+        return torch.where(may_be_1, torch.where(may_be_0, params, -UNAVAILABLE), UNAVAILABLE)
 
     def log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
         return (actions * params - softplus(params)).sum(-1)

@@ -12,7 +12,7 @@ from pathlib import Path
 from nitro_learner.run.event_file import EventFile
 from nitro_learner.run.metrics_file import read_rows
 from nitro_learner.run.rundir import naming, write_text
-from nitro_learner.training.round_report import COLUMNS, STATISTICS, Listener, RoundReport, Row
+from nitro_learner.training.round_report import COLUMNS, OF_UPDATES, STATISTICS, Listener, RoundReport, Row
 
 
 class CsvMetrics(Listener):
@@ -82,18 +82,11 @@ def tag(column: str) -> str:
     for group in ("seconds", "cost", "reward", "evaluation", "episode", "info"):
         if column.startswith(f"{group}_"):
             return f"{group}/{column.removeprefix(f'{group}_')}"
-    losses = (
-        *("kl", "entropy", "value_loss", "policy_loss", "explained_variance", "advantage_std"),
-        *("learning_rate", "clip_fraction", "gradient_norm"),
-    )
-    scaling = ("actors", "next_actors", "boosting_score", *STATISTICS)
-    return (
-        f"update/{column}"
-        if column in losses
-        else f"scaling/{column}"
-        if column in scaling
-        else f"run/{column}"
-    )
+    if column in (*OF_UPDATES, "learning_rate", "clip_fraction", "gradient_norm"):
+        return f"update/{column}"
+    if column in ("actors", "next_actors", "boosting_score", *STATISTICS):
+        return f"scaling/{column}"
+    return f"run/{column}"
 
 
 def append(path: Path, text: str) -> None:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Row = Mapping[str, float | None]
 """A row of metrics.csv as numbers; None is an empty cell."""
 
+OF_UPDATES = ("kl", "entropy", "value_loss", "policy_loss", "explained_variance", "advantage_std")
+"""Columns with statistics of an update."""
+
 STATISTICS = (
     "convexity_ratio",
     "lambda_min",
@@ -29,12 +32,7 @@ STATISTICS = (
     "gradient_signal",
     "gradient_noise",
     "gradient_snr",
-    "kl",
-    "entropy",
-    "value_loss",
-    "policy_loss",
-    "explained_variance",
-    "advantage_std",
+    *OF_UPDATES,
 )
 """Columns that a scaler may decide by."""
 

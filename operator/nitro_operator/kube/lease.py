@@ -65,7 +65,7 @@ class Leases:
         told = ""
         while True:
             try:
-                return await self._renew()
+                return await self.renew()
             except (LeaseTaken, ApiError, TimeoutError) as error:
                 if repr(error) != told:
                     logger.warning("this operator waits for its Lease, and writes nothing: %r", error)
@@ -77,7 +77,7 @@ class Leases:
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             try:
-                await self._renew()
+                await self.renew()
             except LeaseTaken as error:
                 self._until = float("-inf")
                 logger.error("this operator writes nothing any more: %s", error)
@@ -98,7 +98,7 @@ class Leases:
                 logger.info("a Lease is not given up; it ends by itself: %r", error)
         await self._kube.close()
 
-    async def _renew(self) -> None:
+    async def renew(self) -> None:
         """Take or renew all of them.
 
         Raises:

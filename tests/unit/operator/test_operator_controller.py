@@ -88,7 +88,7 @@ async def test_a_job_created_during_a_list_is_not_lost(kube: FakeKube, controlle
             kube.jobs.append(make_job(suspend=True))
             controller.notice(TRAINING_JOB, {"type": "ADDED", "object": kube.jobs[0]})
         elif kube.jobs and not known.done():  # the list that it came beside has been taken over
-            known.set_result(controller._cache.job(JobKey("team", "hopper")) is not None)
+            known.set_result(controller.cache.job(JobKey("team", "hopper")) is not None)
 
     kube.meanwhile = meanwhile
     assert await asyncio.wait_for(known, 120)
@@ -126,12 +126,12 @@ async def test_what_is_deleted_while_a_watch_has_lost_its_version_leaves_the_cac
     monkeypatch.setattr(kube, "watch", watch)
     monkeypatch.setattr(kube, "list", list_later)
     controller = await Controller.start(dataclasses.replace(CONFIG, metrics_port=0, health_port=0))
-    assert controller._cache.job(JobKey("team", "hopper")) is not None
+    assert controller.cache.job(JobKey("team", "hopper")) is not None
     notice_job, gone = controller._notice_job, asyncio.Event()
 
     def noticed(key: JobKey) -> None:
         notice_job(key)
-        if controller._cache.job(key) is None:
+        if controller.cache.job(key) is None:
             gone.set()
 
     monkeypatch.setattr(controller, "_notice_job", noticed)
@@ -161,7 +161,7 @@ async def test_one_kind_is_listed_once_at_a_time(
     for _ in range(20):
         answered.clear()
         controller.list_again(TRAINING_JOB)
-        await asyncio.gather(*(controller._relist(TRAINING_JOB) for _ in range(3)))
+        await asyncio.gather(*(controller.relist(TRAINING_JOB) for _ in range(3)))
         await asyncio.wait_for(answered.wait(), 120)
     controller.check_alive()
 
@@ -189,7 +189,7 @@ class TestAListedNamespaceThatMayNotBeRead:
             await each.stop()
 
     def jobs(self, controller: Controller) -> set[str]:
-        return {key.namespace for key, _ in controller._cache.jobs()}
+        return {key.namespace for key, _ in controller.cache.jobs()}
 
     async def test_the_operator_starts_all_the_same(
         self,
@@ -211,11 +211,11 @@ class TestAListedNamespaceThatMayNotBeRead:
         running = await controller("other", "team")
         assert self.jobs(running) == {"team", "other"}
         kube.closed = {"other"}
-        await running._relist(TRAINING_JOB)
+        await running.relist(TRAINING_JOB)
         assert self.jobs(running) == {"team", "other"}, "rights may be missing for a moment"
         kube.namespaces = {"team"}
         del kube.jobs[0]
-        await running._relist(TRAINING_JOB)
+        await running.relist(TRAINING_JOB)
         assert self.jobs(running) == set()
 
     async def test_a_forbidden_list_of_the_whole_cluster_is_an_error(
@@ -224,7 +224,7 @@ class TestAListedNamespaceThatMayNotBeRead:
         running = await controller()
         kube.closed = {None}
         with pytest.raises(ApiError, match="Forbidden"):
-            await running._relist(TRAINING_JOB)
+            await running.relist(TRAINING_JOB)
 
 
 async def test_the_probes_are_answered_before_the_first_list(

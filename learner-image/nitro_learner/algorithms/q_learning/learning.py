@@ -27,12 +27,12 @@ from nitro_learner.algorithms.q_learning.learned import Learned, PolicyStack
 from nitro_learner.algorithms.q_learning.memory.model import RecurrentQModel
 from nitro_learner.algorithms.q_learning.mixers import mixer_of
 from nitro_learner.algorithms.q_learning.model import FeedForwardQModel
-from nitro_learner.algorithms.q_learning.network import UNAVAILABLE
 from nitro_learner.algorithms.q_learning.surrogate import results_of
 from nitro_learner.algorithms.q_learning.training import QTrainer
 from nitro_learner.algorithms.q_learning.transitions import Rows, Shape, columns_of, positions_of, rows_of
 from nitro_learner.algorithms.replay.buffer import Debt, ReplayBuffer
 from nitro_learner.data.batch import Fragment
+from nitro_learner.networks.distributions import UNAVAILABLE
 
 _INITIAL, _MIXER, _DRAWS = range(3)
 """Uses of random numbers: first parameters, the mixer's parameters, and the rows that are drawn."""

@@ -8,14 +8,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nitro_actor import masks
 from nitro_api.spec.network import Network
 from nitro_learner.algorithms.agents.stacked import StackedPerceptron
 from nitro_learner.algorithms.agents.stacked_recurrent import StackedRecurrent
 from nitro_learner.algorithms.q_learning.batch import Steps, Transitions
-
-UNAVAILABLE = float(masks.UNAVAILABLE)
-"""The value of an action that is not available, as a number of PyTorch."""
+from nitro_learner.networks.distributions import UNAVAILABLE
 
 
 class QNetwork(ABC):

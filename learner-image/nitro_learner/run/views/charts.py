@@ -91,8 +91,8 @@ def charts(columns: Columns, x: str, groups: AgentGroups | None = None) -> list[
     for title, draw, needed in (
         ("Return per episode", _returns, (mean,)),
         ("Boosting score S", _score, ("boosting_score",)),
-        ("Convexity ratio R", _ratio, ("convexity_ratio",)),
-        ("Actors", _actors, ("actors",)),
+        ("Convexity ratio R", draw_ratio, ("convexity_ratio",)),
+        ("Actors", draw_actors, ("actors",)),
         spent,
         ("Seconds of a round, by stage", _stages, tuple(f"seconds_{stage}" for stage in _STAGES)),
     ):
@@ -151,7 +151,7 @@ def _score(axes: Axes, columns: Columns, x: Floats) -> None:
     axes.set_ylim(-0.03, 1.03)
 
 
-def _ratio(axes: Axes, columns: Columns, x: Floats) -> None:
+def draw_ratio(axes: Axes, columns: Columns, x: Floats) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     ratios = thin(columns["convexity_ratio"])
@@ -166,7 +166,7 @@ def _ratio(axes: Axes, columns: Columns, x: Floats) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _actors(axes: Axes, columns: Columns, x: Floats) -> None:
+def draw_actors(axes: Axes, columns: Columns, x: Floats) -> None:
     at, actors = thin(x), thin(columns["actors"])
     where: Literal["mid", "pre"] = "mid"
     if x is not columns["round"]:

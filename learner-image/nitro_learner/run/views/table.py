@@ -157,7 +157,7 @@ class LiveTable(Listener):
         self._sharing: str | None = None
         self._doing = "starting actors"
         self._since = time.monotonic()
-        self._live: Live = Live(console=self._console, get_renderable=self._render, refresh_per_second=4)
+        self._live: Live = Live(console=self._console, get_renderable=self.render, refresh_per_second=4)
 
     def __enter__(self) -> LiveTable:
         self._live.start()
@@ -188,7 +188,8 @@ class LiveTable(Listener):
     def on_run_ended(self, outcome: Outcome) -> None:  # noqa: ARG002
         self._doing = ""
 
-    def _render(self) -> Table:
+    def render(self) -> Table:
+        """The table as it stands now."""
         from rich import box
         from rich.table import Table
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise
@@ -98,6 +98,7 @@ class Run:
         more: Sequence[Listener] = (),
         history: Sequence[Row] = (),
         source: Source | None = None,
+        metered: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Trainer:
         resolved = resolve(load_job(job(**(SMALL | self.spec))))
@@ -105,7 +106,7 @@ class Run:
         return Trainer(
             Sitting(resolved, "run", self.store, self.store.latest(), history, source),
             self.backend,
-            Meter(self.ledger, resolved.spec.pricing),
+            Meter(self.ledger, resolved.spec.pricing, **(metered or {})),
             listeners=[self.listener, *more],
             **options,
         )
@@ -171,9 +172,9 @@ async def test_the_time_left_is_that_of_the_nearest_stop_also_of_one_that_change
     assert reports[2].counters.eta in [pytest.approx(report.seconds_total) for report in reports[:3]]
 
     now = resolve(load_job(job(**SMALL))).spec.stop  # three rounds
-    trainer = new_run(stop={"rounds": 2000}, scaling=scaling).sitting(limits=lambda: now)
-    await trainer.run()
-    assert trainer._listeners[0].reports[-1].counters.eta == 0.0  # type: ignore[attr-defined]
+    run = new_run(stop={"rounds": 2000}, scaling=scaling)
+    await run.sitting(limits=lambda: now).run()
+    assert run.listener.reports[-1].counters.eta == 0.0
 
 
 def test_trainer_samples_only_the_tensors_that_its_algorithm_learns_from(new_run: NewRun) -> None:
@@ -922,10 +923,9 @@ async def test_the_end_of_a_run_pays_for_the_drain_of_its_pods_and_an_interrupti
     """Whoever goes on after an interruption finds the pods there, and pays for them."""
     for interrupted in (True, False):
         run = new_run()
-        trainer = run.sitting()
-        pricing = trainer._spec.pricing
-        drain = PodUse(30.0, pod_vcpu=0.275)
-        trainer._meter = Meter(run.ledger, pricing, lambda: PodUse(50.0), drain=lambda each=drain: each)
+        pods = {"pods": lambda: PodUse(50.0), "drain": lambda: PodUse(30.0, pod_vcpu=0.275)}
+        trainer = run.sitting(metered=pods)
+        pricing = resolve(load_job(job(**SMALL))).spec.pricing
         if interrupted:
             trainer.interrupt()
         outcome = await trainer.run()

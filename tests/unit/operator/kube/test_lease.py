@@ -83,7 +83,7 @@ def operator(kube: FakeKube, name: str, *namespaces: str) -> Leases:
 
 async def takes(leases: Leases) -> bool:
     try:
-        await leases._renew()
+        await leases.renew()
     except (LeaseTaken, ApiError):
         return False
     return True
@@ -98,7 +98,7 @@ async def test_a_second_operator_writes_only_when_the_first_has_long_ceased(
     for _ in range(60):  # the first renews for a minute, then its node is lost
         clock.now += RENEW_SECONDS
         if clock.now < 1060:
-            await first._renew()
+            await first.renew()
         await takes(second)
         both.append((first.held(), second.held()))
     assert (True, True) not in both
@@ -116,7 +116,7 @@ async def test_an_operator_that_hears_nothing_ceases_to_write(kube: FakeKube, cl
     kube.refuses = 503
     clock.now += WRITE_SECONDS - 1
     with pytest.raises(ApiError):
-        await only._renew()
+        await only.renew()
     assert only.held()
     clock.now += 1
     assert not only.held()
@@ -149,15 +149,15 @@ async def test_operators_of_different_namespaces_do_not_wait_for_each_other(kube
 
 async def test_to_renew_takes_one_write(kube: FakeKube, clock: Clock) -> None:
     only = operator(kube, "only")
-    await only._renew()
+    await only.renew()
     at_first = kube.lists
     for _ in range(5):
         clock.now += RENEW_SECONDS
-        await only._renew()
+        await only.renew()
     assert kube.lists == at_first
     kube._store({"name": "nitro-operator"}, {"holderIdentity": None})  # somebody has written it
     with pytest.raises(ApiError, match="409"):
-        await only._renew()
+        await only.renew()
     assert await takes(only)
     assert kube.leases["nitro-operator"]["spec"]["holderIdentity"] == "only"
 
@@ -191,9 +191,9 @@ async def test_operators_of_a_common_namespace_exclude_each_other(
     assert await takes(one)
     for _ in range(20):
         clock.now += RENEW_SECONDS
-        await one._renew()
+        await one.renew()
         with pytest.raises(LeaseTaken, match=r"one holds Lease kube-system/nitro-operator.* set watchNames"):
-            await other._renew()
+            await other.renew()
     await one.release()
     assert await takes(other)
     assert not await takes(one)
@@ -232,4 +232,4 @@ async def test_other_leases_of_the_namespace_do_not_count(kube: FakeKube) -> Non
 async def test_leases_need_the_right_to_them(kube: FakeKube) -> None:
     kube.refuses = 403
     with pytest.raises(ApiError, match="403"):
-        await operator(kube, "first")._renew()
+        await operator(kube, "first").renew()

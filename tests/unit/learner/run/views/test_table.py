@@ -57,13 +57,13 @@ def test_live_table_renders_its_last_rounds() -> None:
         table.on_round_done(report(number))
     table.on_stage_started(round=20, stage="sample", actors=12)
     console = Console(file=io.StringIO(), width=120)
-    console.print(table._render())
+    console.print(table.render())
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "19/30" in text
     assert " 7/30" not in text
     assert "round 20: 12 actors sample" in text
     table.on_round_done(report(20, cut_share=0.9))
-    console.print(table._render())
+    console.print(table.render())
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "400.0*" in text
     assert "* training return of short episodes only" in text

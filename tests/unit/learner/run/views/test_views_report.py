@@ -153,7 +153,7 @@ def test_a_run_of_ten_thousand_rounds_stays_small(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ratios", [(0.67, 1.12), (2.0, 9.0), (0.01, 100.0)])
 def test_the_axis_of_ratios_has_numbers_in_every_range(ratios: tuple[float, float]) -> None:
     axes = Figure().add_subplot()
-    charts._ratio(axes, {"convexity_ratio": np.array(ratios)}, np.array([1.0, 2.0]))
+    charts.draw_ratio(axes, {"convexity_ratio": np.array(ratios)}, np.array([1.0, 2.0]))
     low, high = axes.get_ylim()
     assert sum(low <= tick <= high for tick in axes.get_yticks()) > 1
 
@@ -261,7 +261,7 @@ def test_actors_are_drawn_from_the_first_known_beginning_of_a_round(first: int, 
     rounds = np.arange(first, first + 60, dtype=float)
     columns = {"round": rounds, "env_steps": 4096 * rounds, "actors": np.full(60, 8.0)}
     axes = Figure().add_subplot()
-    charts._actors(axes, columns, columns["env_steps"])
+    charts.draw_actors(axes, columns, columns["env_steps"])
     (line,) = axes.lines
     assert line.get_xdata()[0] == beginning
 
