@@ -13,9 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nitro_learner.api.episode import PlayedEpisode
     from nitro_learner.api.loading import load
-    from nitro_learner.api.policy import TrainedPolicy
+    from nitro_learner.api.policy import PlayedEpisode, TrainedPolicy
     from nitro_learner.api.run import Run
     from nitro_learner.api.training import resume, train
 

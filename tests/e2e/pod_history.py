@@ -9,8 +9,7 @@ import time
 
 from harness import Cluster, of_component
 
-from nitro_learner.run.views.job_pods import JobPods, PastNeed
-from nitro_learner.run.views.pod_lives import Span
+from nitro_learner.run.views.pod_lives import JobPods, PastNeed, Span
 
 
 class PodHistory:

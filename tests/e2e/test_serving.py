@@ -11,7 +11,7 @@ import yaml
 from harness import SERVING, Cluster, Object, is_ready, kubectl
 
 import nitro_learner as nitro
-from nitro_learner.api.exported import write_exported
+from nitro_learner.api.loading import write_exported
 from train_support import job
 from untrained_runs import untrained
 

@@ -19,7 +19,7 @@ import yaml
 
 from nitro_api.spec.environment import Environment
 from nitro_learner.cli import main
-from nitro_learner.run.checking.process import EnvironmentCheck
+from nitro_learner.run.check_listener import EnvironmentCheck
 from nitro_learner.run.checking.report import Report
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -105,7 +105,7 @@ def test_a_check_ends_with_the_program_that_started_it(tmp_path: Path) -> None:
     program = f"""
 import sys, time
 from nitro_api.spec.environment import Environment
-from nitro_learner.run.checking.process import EnvironmentCheck
+from nitro_learner.run.check_listener import EnvironmentCheck
 given = {RESOLVED!r} | {{
     "entryPoint": "broken_environments:LeavesThings", "kwargs": {{"file": {str(file)!r}}}
 }}

@@ -16,7 +16,7 @@ import nitro_learner as nitro
 from agents_jobs import job as agents_job
 from memory_backend import MemoryBackend
 from nitro_learner.api import training
-from nitro_learner.api.exported import write_exported
+from nitro_learner.api.loading import write_exported
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.checkpoints.store import CheckpointStore, pack
 from nitro_learner.deployment.export.hub import as_hub

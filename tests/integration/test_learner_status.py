@@ -25,8 +25,7 @@ from apiserver import ApiServer
 from nitro_api import resolve_stored
 from nitro_learner.cluster import status_reporter
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone, WatchExpired
-from nitro_learner.cluster.job_mirror import JobMirror
-from nitro_learner.cluster.job_watch import JobWatch
+from nitro_learner.cluster.job_mirror import JobMirror, JobWatch
 from nitro_learner.cluster.status_reporter import StatusReporter
 from nitro_operator.builders import JobView, learner_access
 from nitro_operator.kube.kinds import TRAINING_JOB

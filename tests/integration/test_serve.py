@@ -23,7 +23,7 @@ from aiohttp.test_utils import TestClient, TestServer
 import nitro_learner as nitro
 from agents_jobs import job as agents_job
 from nitro_learner.deployment.serving import app
-from nitro_learner.deployment.serving.serve import serve
+from nitro_learner.deployment.serving.app import serve
 from serve_support import ask, served
 from train_support import job as small_job
 from train_support import nitro as command

@@ -13,7 +13,7 @@ import torch
 import learner_environments
 import nitro_learner as nitro
 from learner_environments import Dials, Switches
-from nitro_learner.api.exported import write_exported
+from nitro_learner.api.loading import write_exported
 from nitro_learner.checkpoints.store import load, pack
 from nitro_learner.deployment.export.networks import as_onnx, as_torch
 from nitro_learner.studies.playing import play

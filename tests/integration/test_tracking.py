@@ -14,9 +14,9 @@ from nitro_api.costs.prices import RoundCost
 from nitro_learner.run.metrics import LearnerMetrics
 from nitro_learner.run.tracking import listener
 from nitro_learner.run.tracking.base import TrackedRun
+from nitro_learner.run.tracking.follower import Rounds
 from nitro_learner.run.tracking.listener import Trackers
 from nitro_learner.run.tracking.mlflow_tracker import MlflowTracker
-from nitro_learner.run.tracking.rounds import Rounds
 from nitro_learner.training.round_report import Outcome
 from shared_runs import shared_run
 from tracking_support import mlflow_client, mlflow_history, until

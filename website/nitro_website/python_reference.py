@@ -10,7 +10,7 @@ PUBLIC = {
     "nitro.resume": "nitro_learner.api.training.resume",
     "nitro.Run": "nitro_learner.api.run.Run",
     "nitro.TrainedPolicy": "nitro_learner.api.policy.TrainedPolicy",
-    "nitro.PlayedEpisode": "nitro_learner.api.episode.PlayedEpisode",
+    "nitro.PlayedEpisode": "nitro_learner.api.policy.PlayedEpisode",
 }
 """Public names -> where they are defined, in the order in which one meets them."""
 TOLD = {

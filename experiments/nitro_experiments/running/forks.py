@@ -26,7 +26,7 @@ from importlib import import_module
 
 _PRELOADED = (
     "matplotlib.backends.backend_agg",
-    "nitro_learner.backends.beginning",
+    "nitro_learner.backends.local",
     "nitro_learner.cli.train",
     "nitro_learner.run.metrics",
     "nitro_learner.run.session",

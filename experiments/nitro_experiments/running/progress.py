@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from nitro_experiments.running.runner import RunState, Watcher
 from nitro_learner.run.views.table import clock
-from nitro_learner.training.eta import seconds_left
+from nitro_learner.training.stop import seconds_left
 
 if TYPE_CHECKING:
     from rich.live import Live

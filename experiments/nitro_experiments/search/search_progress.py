@@ -8,7 +8,7 @@ import time
 from nitro_experiments.search.study import SearchStudy, Trial
 from nitro_experiments.writing import cells
 from nitro_learner.run.views.table import clock
-from nitro_learner.training.eta import seconds_left
+from nitro_learner.training.stop import seconds_left
 
 
 class SearchProgress:

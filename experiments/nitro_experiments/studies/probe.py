@@ -23,9 +23,9 @@ from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.checkpoints.store import CheckpointStore, load
 from nitro_learner.data.batch import Fragment
 from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.sampling.dispatch import Sampler
 from nitro_learner.sampling.evaluation import MAX_STEPS
 from nitro_learner.sampling.plans import EvaluationPlan, RoundPlan
-from nitro_learner.sampling.sampler import Sampler
 from nitro_learner.training.builder import make_backend
 from nitro_learner.training.compute import Compute
 

@@ -22,9 +22,6 @@ class Run:
         run = nitro.Run("runs/hopper-20260101-120000")
         run.metrics["reward_mean"][-1], run.cost
 
-    Args:
-        path: the run folder.
-
     Raises:
         RunDirError: it is no run folder, or a damaged one. The attributes raise it, too.
     """

@@ -28,7 +28,7 @@ from nitro_learner.training.stop import StopReason
 from nitro_learner.training.trainer import Trainer
 
 if TYPE_CHECKING:
-    from nitro_learner.run.checking.process import EnvironmentCheck
+    from nitro_learner.run.check_listener import EnvironmentCheck
 
 
 def train(

@@ -4,21 +4,57 @@ Shared by the backends whose actors are servers. Nothing is retried here: the di
 deadline.
 """
 
+import contextlib
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import aiohttp
 
 from nitro_actor.check_process import Record
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_learner.backends.actor_answers import read_ack, read_check, read_failure, read_spec
-from nitro_learner.backends.base import Ack, answering
-from nitro_learner.backends.connections import broken_connections, limits, read
+from nitro_learner.backends.base import Ack, RetryableError, answering
 
+_CONNECT_SECONDS = 10.0
 _ANSWER_BYTES = 64 * 2**10
 _CHECK_BYTES = _SPEC_BYTES = 8 * 2**20
 """Of the environment's spaces: there are bounds for each number of an action. A check tells them, too."""
+
+
+@contextlib.contextmanager
+def broken_connections(url: str, timeout: float) -> Iterator[None]:
+    """Turn aiohttp's errors into RetryableErrors, which have the time that may be billed.
+
+    `timeout` is the exchange's, in seconds.
+    """
+    began = time.perf_counter()
+    try:
+        yield
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise RetryableError("connection", f"{url}: {error}") from error
+    except TimeoutError as error:
+        wall = time.perf_counter() - began
+        raise RetryableError("timeout", f"{url} did not answer in {timeout:g} s", wall) from error
+    except (aiohttp.ClientError, OSError) as error:
+        wall = time.perf_counter() - began
+        raise RetryableError("connection", f"{url}: {error or type(error).__name__}", wall) from error
+
+
+def limits(timeout: float) -> aiohttp.ClientTimeout:
+    """The time-outs of one exchange."""
+    return aiohttp.ClientTimeout(total=timeout, sock_connect=min(_CONNECT_SECONDS, timeout))
+
+
+async def read(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The body of an answer. Raises RetryableError if it has more than `most` bytes."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > most:
+            response.close()
+            raise RetryableError("bad_answer", f"an answer of more than {most} bytes")
+    return bytes(body)
 
 
 class HttpClient:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from nitro_actor.check_process import Record
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import Request
-from nitro_learner.backends.base import LEFT_WORKING, ROLLOUT, Ack, RetryableError
+from nitro_learner.backends.base import LEFT_WORKING, ROLLOUT, Ack, ActorBackend, RetryableError
 from nitro_learner.backends.cache.redis_cache import RedisCache
 from nitro_learner.backends.http import HttpClient
 from nitro_learner.backends.places import PORT, Places
@@ -26,7 +26,7 @@ _CHECK_SECONDS = 300.0
 logger = logging.getLogger(__name__)
 
 
-class KnativeBackend:
+class KnativeBackend(ActorBackend):
     """Actors in pods of a Knative Revision; see ActorBackend.
 
     The operator owns the pods. ``set_actors`` takes what it granted and which pods are awake. Requests wait
@@ -34,16 +34,10 @@ class KnativeBackend:
 
     Args:
         url: of the Revision, where Knative's activator answers.
-        token: of the actors.
-        redis_url: of the cache.
         limit: requests in flight at most, until the operator says more.
-        per_pod: actors of one pod.
-        port: of the pods' addresses.
         ready_seconds: how long the first pod may take to start.
         silent: called now and then with the reason why no actor has answered yet, and None when one has.
     """
-
-    grace_seconds = 0.0
 
     def __init__(
         self,
@@ -157,9 +151,6 @@ class KnativeBackend:
                 await asyncio.sleep(random.uniform(0.5, 1) * _PAUSE_SECONDS)
         finally:
             await client.close()
-
-    def take_bills(self) -> list[float]:
-        return []
 
     async def close(self) -> None:
         await self._client.close()

@@ -17,6 +17,7 @@ from nitro_learner.backends.actor_answers import excerpt, read_ack, read_failure
 from nitro_learner.backends.base import (
     ROLLOUT,
     Ack,
+    ActorBackend,
     BackendError,
     FatalError,
     RetryableError,
@@ -47,7 +48,7 @@ _OWN_FAULTS = frozenset({"bad_answer", "out_of_memory", "sandbox_died"})
 """Errors at the start that stay the same at every try, if they came several times."""
 
 
-class LambdaBackend:
+class LambdaBackend(ActorBackend):
     """Actors as invocations of one function; see ActorBackend.
 
     With `transport: Payload` a request carries weights and end state and its response the fragment, which is
@@ -105,10 +106,6 @@ class LambdaBackend:
     @property
     def limit(self) -> int:
         return self._capacity.limit
-
-    @property
-    def at_once(self) -> int:
-        return self.limit
 
     @property
     def in_use(self) -> int:

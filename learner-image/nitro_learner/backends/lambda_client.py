@@ -21,7 +21,7 @@ import aiohttp
 
 from nitro_learner.backends import lambda_errors
 from nitro_learner.backends.base import BackendError, RetryableError
-from nitro_learner.backends.connections import broken_connections, limits, read
+from nitro_learner.backends.http import broken_connections, limits, read
 from nitro_learner.backends.sigv4 import Credentials, Signer
 
 ANSWER_BYTES = 7 * 2**20
@@ -91,8 +91,6 @@ class LambdaClient:
     """Invoke one function.
 
     Args:
-        name: of the function.
-        region: of the function.
         endpoint_url: another address of the API than AWS's.
         qualifier: an alias or version; None for the newest code.
     """

@@ -85,9 +85,7 @@ def refusal(status: int, error_type: str, body: bytes, name: str) -> RetryableEr
     """The error of an Invoke that did not run.
 
     Args:
-        status: of HTTP.
         error_type: the header X-Amzn-ErrorType, empty where there was none.
-        name: of the function, for messages.
     """
     value = read_object(body) or {}
     kind = error_type.partition(":")[0] or str(value.get("Type", ""))

@@ -47,7 +47,6 @@ class Places:
         activator: URL of Knative's activator for these pods.
         limit: requests in flight at most, until the operator says more.
         per_pod: requests in flight at most at one address.
-        port: of the addresses.
     """
 
     def __init__(self, activator: str, limit: int, *, per_pod: int = 1, port: int = PORT) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nitro_api import JobSpec
 from nitro_api.spec.scaling import Scaling
-from nitro_learner.boosting.hvp import hessian
+from nitro_learner.boosting.hvp import Hessian
 from nitro_learner.boosting.lanczos import Extremes, extremes
 from nitro_learner.boosting.surrogate import Function, Objective, Surrogate
 
@@ -35,13 +35,10 @@ class Measurement:
 
     Attributes:
         ratio: R_k in [1e-6, 1e6]; None when there is none (a flat or non-finite Hessian): a detector failure.
-        lambda_min: smallest eigenvalue of the Hessian.
-        lambda_max: largest eigenvalue.
         residuals: error bounds of lambda_min and lambda_max.
         iterations: Hessian-vector products used.
         converged: whether both residuals met the tolerance; a ratio that did not converge is used all the
             same.
-        seconds: wall time.
     """
 
     ratio: float | None
@@ -108,7 +105,7 @@ class Detector:
 
 def curvature(function: Function, generator: np.random.Generator, *, vectors: bool = False) -> Extremes:
     """The extremes of a function's Hessian, from a random start vector."""
-    with hessian(function) as operator:
+    with Hessian(function) as operator:
         start = torch.from_numpy(generator.standard_normal(operator.size))
         return extremes(operator, start.to(operator.device, operator.dtype), vectors=vectors)
 

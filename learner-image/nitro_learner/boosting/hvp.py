@@ -1,7 +1,6 @@
 """Hessian-vector products by double backpropagation (Pearlmutter 1994)."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -12,9 +11,9 @@ from nitro_learner.boosting.surrogate import Function
 class Hessian:
     """The Hessian of a function at its parameters' present values, as a linear operator on flat vectors [n].
 
-    The gradients' graph is built once and kept for all products. `grad` is called, never `backward`: that
-    would write to the parameters' `.grad`, and with create_graph=True make a reference cycle that holds the
-    graph for ever.
+    The gradients' graph is built once and kept for all products, until the end of a `with` block. `grad` is
+    called, never `backward`: that would write to the parameters' `.grad`, and with create_graph=True make a
+    reference cycle that holds the graph for ever.
     """
 
     def __init__(self, function: Function) -> None:
@@ -50,16 +49,8 @@ class Hessian:
             result += torch.cat([p.flatten() for p in products])
         return result
 
-    def free(self) -> None:
-        """Drop the graph."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._gradients.clear()
-
-
-@contextmanager
-def hessian(function: Function) -> Iterator[Hessian]:
-    """A Hessian whose graph is freed at the end of the block."""
-    operator = Hessian(function)
-    try:
-        yield operator
-    finally:
-        operator.free()

@@ -50,8 +50,6 @@ def extremes(
     Args:
         product: v [n] to H v [n], in start's dtype.
         start: a random vector [n]; an eigenvector orthogonal to it is not found.
-        max_iterations: m.
-        vectors: whether the eigenvectors are wanted as well.
     """
     breakdown = 1e-10 if start.dtype == torch.float64 else 1e-6
     max_iterations = min(max_iterations, len(start))

@@ -6,8 +6,6 @@ A subcommand's module has a docstring (its help, with examples), `add_arguments(
 -> exit code`. This module imports next to nothing, so that Ctrl-C is in hand before anything slow begins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from nitro_learner.cli import interrupts

@@ -87,7 +87,7 @@ def _job(given: str, overrides: list[str]) -> ResolvedJob:
         JobInvalid: lists every mistake.
     """
     from nitro_api import load_job, resolve
-    from nitro_learner.studies import agents_ids, environment_ids
+    from nitro_learner.studies import environment_ids
 
     path = Path(given)
     source: Any = path
@@ -96,7 +96,7 @@ def _job(given: str, overrides: list[str]) -> ResolvedJob:
             raise CommandError(f"{given}: no such job file")
         entry = ":" in given and not _ID.fullmatch(given)
         spec: dict[str, Any] = {"environment": {"entryPoint" if entry else "id": given}}
-        if agents_ids.is_one(given):
+        if environment_ids.of_several_agents(given):
             spec["algorithm"] = {"name": "ippo"}
         source = {
             "apiVersion": "nitro.dev/v1alpha1",

@@ -237,14 +237,11 @@ def read_run(path: Path) -> tuple[RunDir, ResolvedJob]:
     """A run folder and its job, with actors on this machine whatever backend it was trained with.
 
     Raises:
-        CommandError: it is no run folder, or a damaged one.
+        RunDirError: it is no run folder, or a damaged one.
     """
-    from nitro_learner.run.rundir import RunDir, RunDirError
+    from nitro_learner.run.rundir import RunDir
     from nitro_learner.studies.resolved_job import backend_overrides
 
     folder = RunDir(path)
-    try:
-        folder.read_job()
-    except RunDirError as error:
-        raise CommandError(str(error)) from None
+    folder.read_job()
     return folder, read_job(folder.job, backend_overrides("Local"))

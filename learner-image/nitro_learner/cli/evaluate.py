@@ -16,8 +16,6 @@ examples:
   nitro evaluate runs/hopper-20260101-120000 --video hopper.mp4
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

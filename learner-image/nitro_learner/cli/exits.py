@@ -1,7 +1,5 @@
 """How a command ends: the exit codes, and the error that ends it early."""
 
-from __future__ import annotations
-
 import errno
 
 DONE = 0

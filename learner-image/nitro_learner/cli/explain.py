@@ -8,8 +8,6 @@ examples:
   nitro explain spec.scaling.decay     # one field
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

@@ -66,17 +66,14 @@ def run(arguments: argparse.Namespace) -> int:
     out: Path = arguments.out or folder / "export"
     from nitro_learner.api.loading import load
     from nitro_learner.api.run import Run
-    from nitro_learner.run.rundir import RunDir, RunDirError
+    from nitro_learner.run.rundir import RunDir
 
-    try:
-        trained = Run(folder) if arguments.format == "hub" else None
-        source, best = arguments.run, arguments.best
-        if in_folder and (file := checkpoint_of(RunDir(folder), arguments.checkpoint, best=best)):
-            source, best = file, False
-        with policy_loaded():
-            files = _files(load(source, best=best), arguments.format, trained)
-    except RunDirError as error:
-        raise CommandError(str(error)) from None
+    trained = Run(folder) if arguments.format == "hub" else None
+    source, best = arguments.run, arguments.best
+    if in_folder and (file := checkpoint_of(RunDir(folder), arguments.checkpoint, best=best)):
+        source, best = file, False
+    with policy_loaded():
+        files = _files(load(source, best=best), arguments.format, trained)
     for name, data in files.items():
         path = out / name
         with writing("--out", path, "Name a folder that you may write."):
@@ -88,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _files(policy: TrainedPolicy, format: str, run: Run | None) -> dict[str, bytes]:
     """The files of a format by name; `hub` needs the run."""
     from nitro_api.errors import installing
-    from nitro_learner.api.exported import write_exported
+    from nitro_learner.api.loading import write_exported
     from nitro_learner.run.policy_file import EXPORTED
 
     if format == "safetensors":

@@ -4,8 +4,6 @@ At first it ends the process at once: an exception in the middle of an import sh
 command that starts processes, or writes what must be cleaned up, calls `orderly` when its imports are over.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -9,8 +9,6 @@ examples:
   nitro profile job.yaml --json | jq .lambda.memoryMiB
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

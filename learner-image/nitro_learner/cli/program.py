@@ -1,7 +1,5 @@
 """Run one command line: find the subcommand, and report why it ended early by a message and an exit code."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os
@@ -121,6 +119,7 @@ def _ended(command: Callable[[Any], int], arguments: argparse.Namespace) -> int:
     # `nitro --help` takes a seventh of the time without it.
     from nitro_api import JobInvalid
     from nitro_api.errors import installing
+    from nitro_learner.run.rundir import RunDirError
 
     try:
         code = command(arguments)
@@ -134,6 +133,8 @@ def _ended(command: Callable[[Any], int], arguments: argparse.Namespace) -> int:
         return _say(f"{arguments.command} {does}, which takes more: {installing(extra)}", FAILED)
     except CommandError as error:
         return _say(str(error), error.code)
+    except RunDirError as error:
+        return _say(str(error), BAD_INPUT)
     except JobInvalid as error:  # what only the start of a run finds, such as the file of a scaling agent
         return _say(str(error), BAD_INPUT)
     except BrokenPipeError:  # `nitro explain | head`: nobody reads on, which is no error

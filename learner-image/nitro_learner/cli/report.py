@@ -10,8 +10,6 @@ examples:
   kubectl nitro report hopper
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -25,7 +23,7 @@ from nitro_learner.cli.common import (
     unnamed,
     writing,
 )
-from nitro_learner.cli.exits import DONE, CommandError
+from nitro_learner.cli.exits import DONE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,23 +36,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from nitro_learner.run.rundir import RunDirError, write_text
+    from nitro_learner.run.rundir import write_text
     from nitro_learner.run.views import run_report
 
     folder = run_folder(arguments.run, arguments)
-    try:
-        if folder is not None:
-            report, output = run_report.of_run(folder), arguments.out or folder / "report.html"
-        else:
-            from nitro_learner.cluster.jobs import get_job
+    if folder is not None:
+        report, output = run_report.of_run(folder), arguments.out or folder / "report.html"
+    else:
+        from nitro_learner.cluster.jobs import get_job
 
-            with job_asked(arguments.run, arguments):
-                job = get_job(arguments.run, arguments.namespace)
-            report, output = run_report.of_job(job), arguments.out or unnamed(Path("report.html"))
-        html = report.html()
-        with writing("--out", output, "Name a file that you may write."):
-            write_text(output, html)
-    except RunDirError as error:
-        raise CommandError(str(error)) from None
+        with job_asked(arguments.run, arguments):
+            job = get_job(arguments.run, arguments.namespace)
+        report, output = run_report.of_job(job), arguments.out or unnamed(Path("report.html"))
+    html = report.html()
+    with writing("--out", output, "Name a file that you may write."):
+        write_text(output, html)
     print(output)
     return DONE

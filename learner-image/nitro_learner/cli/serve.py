@@ -10,8 +10,6 @@ examples:
   curl localhost:8080/v1/act --json '{"observation": [0, 0, 0, 0]}'
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 
@@ -40,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from nitro_learner.api.loading import load
-    from nitro_learner.deployment.serving.serve import serve
+    from nitro_learner.deployment.serving.app import serve
 
     port = arguments.port
     if port is None:

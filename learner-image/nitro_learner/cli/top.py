@@ -12,8 +12,6 @@ examples:
   kubectl nitro top
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -34,9 +34,11 @@ examples:
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,9 +54,9 @@ from nitro_learner.cli.common import (
 from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
 
 if TYPE_CHECKING:
-    from nitro_learner.backends.beginning import Beginning
+    from nitro_api import JobSpec
     from nitro_learner.backends.local import LocalBackend
-    from nitro_learner.run.checking.process import EnvironmentCheck
+    from nitro_learner.run.check_listener import EnvironmentCheck
     from nitro_learner.run.rundir import RunDir
 
 
@@ -123,14 +125,11 @@ def run(arguments: argparse.Namespace) -> int:
         job = read_job(source, overrides, begun)
         if arguments.run_dir:
             RunDir(arguments.run_dir).check_free()
-        with _checking(job, arguments) as check:
-            from nitro_learner.backends.beginning import beginning
-
-            with beginning(job.spec, check) as beside:
-                beside.meanwhile(_import)
-                interrupts.orderly()
-                with _opened(arguments, job.metadata.name) as folder:
-                    return _train(folder, job, arguments, beside)
+        with _checking(job, arguments) as check, _beginning(job.spec, check) as beside:
+            beside.loop.run(asyncio.to_thread(_import))
+            interrupts.orderly()
+            with _opened(arguments, job.metadata.name) as folder:
+                return _train(folder, job, arguments, beside)
     except OtherJob as error:
         assert begun is not None, "only a run that goes on may be of another job"
         ways = train_output.other_ways(str(source), begun, job, arguments)
@@ -142,15 +141,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _saved_run(arguments: argparse.Namespace) -> RunDir:
     """The folder of the run to resume."""
-    from nitro_learner.run.rundir import RunDir, RunDirError
+    from nitro_learner.run.rundir import RunDir
 
     folder = RunDir(arguments.resume)
     if not folder.job.exists():
         raise CommandError(f"{folder.path} holds no run to resume (it has no job.yaml)")
-    try:
-        folder.check_ours(train_output.command([str(folder.job)], arguments.overrides, arguments))
-    except RunDirError as error:
-        raise CommandError(str(error)) from None
+    folder.check_ours(train_output.command([str(folder.job)], arguments.overrides, arguments))
     return folder
 
 
@@ -168,6 +164,38 @@ def _checking(job: Any, arguments: argparse.Namespace) -> Iterator[EnvironmentCh
     finally:
         if check is not None:
             check.close()
+
+
+@dataclass(frozen=True)
+class _Beginning:
+    """What begins before the training's modules are imported: both take seconds, on cores of their own.
+
+    Attributes:
+        loop: the event loop of the training.
+        actors: of this machine, with their Redis; None where the actors are elsewhere.
+        check: of the environment; None where nothing is checked.
+    """
+
+    loop: asyncio.Runner
+    actors: LocalBackend | None
+    check: EnvironmentCheck | None
+
+
+@contextlib.contextmanager
+def _beginning(spec: JobSpec, check: EnvironmentCheck | None) -> Iterator[_Beginning]:
+    """Have the actors of this machine start. They end with the block at the latest."""
+    from nitro_learner.backends.local import LocalBackend
+
+    with asyncio.Runner() as loop:
+        if spec.backend.type == "Lambda":
+            yield _Beginning(loop, None, check)
+            return
+        actors = LocalBackend(spec, "")
+        try:
+            loop.run(actors.begin())
+            yield _Beginning(loop, actors, check)
+        finally:
+            loop.run(actors.close())
 
 
 def _import() -> None:
@@ -202,7 +230,7 @@ def _opened(arguments: argparse.Namespace, name: str) -> Iterator[RunDir]:
             raise
 
 
-def _train(folder: RunDir, job: Any, arguments: argparse.Namespace, beside: Beginning) -> int:
+def _train(folder: RunDir, job: Any, arguments: argparse.Namespace, beside: _Beginning) -> int:
     from nitro_learner.run import logs
     from nitro_learner.run.session import Aborted
     from nitro_learner.training.failures import TrainingFailed, as_training_failure
@@ -227,7 +255,7 @@ def _train(folder: RunDir, job: Any, arguments: argparse.Namespace, beside: Begi
         raise CommandError(f"aborted. To go on from the last checkpoint: {go_on}", ABORTED) from None
 
 
-def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str, beside: Beginning) -> int:
+def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str, beside: _Beginning) -> int:
     """Train for one sitting of a run and print its progress and its results."""
     from nitro_learner.run.metrics import LearnerMetrics
     from nitro_learner.run.runs import open_run

@@ -29,7 +29,8 @@ def announce(folder: RunDir, job: ResolvedJob, opened: OpenRun) -> None:
         actors = f"{scaling.initial_actors}"
     start = f", going on after round {opened.checkpoint.round}" if opened.checkpoint else ""
     if opened.source is not None:
-        start = f", beginning with the policies of {_begun_with(folder)}"
+        begun = folder.read_start()
+        start = f", beginning with the policies of {begun['from']} after round {begun['round']}"
     print(
         f"{job.metadata.name}: {spec.environment.id}, {spec.algorithm.name} ({spec.algorithm.preset}), "
         f"{scaling.scaler} scaler with {actors} actors of "
@@ -38,16 +39,10 @@ def announce(folder: RunDir, job: ResolvedJob, opened: OpenRun) -> None:
     )
 
 
-def _begun_with(folder: RunDir) -> str:
-    start = folder.read_start()
-    return f"{start['from']} after round {start['round']}"
-
-
 def other_ways(source: str, begun: Mapping[str, Any], job: ResolvedJob, arguments: argparse.Namespace) -> str:
     """What to do with a job that a run cannot go on under: train it anew, or from what the run has learned.
 
     Args:
-        source: the job's file.
         begun: what job.yaml says in the run's folder.
     """
     from nitro_api import resolve_stored

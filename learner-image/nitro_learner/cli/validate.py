@@ -11,8 +11,6 @@ examples:
   nitro validate --set spec.scaling.maxActors=32 job.yaml
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

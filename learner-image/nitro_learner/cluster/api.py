@@ -1,7 +1,5 @@
 """The connection to a Kubernetes API server: in a pod by its service account, else by the kubeconfig."""
 
-from __future__ import annotations
-
 import logging
 import os
 import random

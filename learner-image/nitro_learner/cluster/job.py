@@ -1,7 +1,5 @@
 """The learner's own job on the API server: read it, watch it, and write its part of the status."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator, Mapping
@@ -41,8 +39,6 @@ class JobClient:
     """One job, over connections with time-outs. Blocking: for threads of its own.
 
     Args:
-        namespace: of the job.
-        name: of the job.
         uid: its identity; None where it is not known. A job of the same name and another identity is refused.
     """
 

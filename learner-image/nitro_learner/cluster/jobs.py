@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import urllib3
-from kubernetes.client import ApiClient, VersionApi
+from kubernetes.client import ApiClient, CoreV1Api, VersionApi
 from kubernetes.client.exceptions import ApiException
 
 from nitro_api import GROUP, PLURAL, VERSION
-from nitro_learner.cluster.api import TIMEOUT_SECONDS, NoCluster, connect, current_namespace
+from nitro_learner.cluster.api import TIMEOUT_SECONDS, NoCluster, backoff, connect, current_namespace
 
 Job = dict[str, Any]
 
 _PASSING = (0, 408, 429, 500, 502, 503, 504)
 """Statuses after which the same request may succeed."""
+LOOK_SECONDS = 1.0
+_MOST_FAILURES = 10
 
 
 class ClusterError(Exception):
@@ -142,12 +145,7 @@ def list_jobs(namespace: str | None) -> list[Job]:
 
 @contextmanager
 def explained(job: str | None = None, namespace: str = "") -> Iterator[None]:
-    """Raise ClusterError where the block's request fails.
-
-    Args:
-        job: the job that it concerns, if it concerns one.
-        namespace: of that job.
-    """
+    """Raise ClusterError where the block's request fails."""
     try:
         yield
     except NoCluster as error:
@@ -187,3 +185,38 @@ def _told(error: ApiException) -> str:
         if isinstance(answer, dict):
             return str(answer.get("message") or "")
     return ""
+
+
+def looks(jobs: NamespaceJobs, name: str) -> Iterator[tuple[Job, list[dict[str, Any]]]]:
+    """The job and its actor pods, about every second. Blocking, and without an end.
+
+    An API server that does not answer for a moment is asked again.
+
+    Raises:
+        ClusterError: there is no such job any more, or the API server has not answered ten times in a row.
+    """
+    failures = 0
+    while True:
+        try:
+            yield jobs.get(name), _pods(jobs, name)
+            failures = 0
+        except ClusterError as error:
+            failures += 1
+            if not error.passing or failures >= _MOST_FAILURES:
+                raise
+            time.sleep(backoff(failures))
+        time.sleep(LOOK_SECONDS)
+
+
+def _pods(jobs: NamespaceJobs, name: str) -> list[dict[str, Any]]:
+    """As the API server has them; from its cache, which costs it little."""
+    with explained():
+        answer: Any = CoreV1Api(jobs.client).list_namespaced_pod(
+            jobs.namespace,
+            label_selector=f"nitro.dev/job={name},app.kubernetes.io/component=actor",
+            resource_version="0",
+            _request_timeout=TIMEOUT_SECONDS,
+            _preload_content=False,
+        )
+    pods: list[dict[str, Any]] = json.loads(answer.data)["items"]
+    return pods

@@ -20,14 +20,14 @@ from nitro_api import JobSpec, JobStatus
 from nitro_api.spec.learner_status import ACTORS_SILENT, CHECKPOINT_MISSED, ENVIRONMENT_FAULTY, ROLLOUTS_CUT
 from nitro_learner.cluster.api import backoff
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
-from nitro_learner.cluster.job_mirror import JobMirror
-from nitro_learner.cluster.job_watch import JobWatch
-from nitro_learner.cluster.policy_status import PolicyStatus, present
+from nitro_learner.cluster.job_mirror import JobMirror, JobWatch
 from nitro_learner.cluster.report_fields import (
+    PolicyStatus,
     checked,
     cut,
     history_entry,
     needs,
+    present,
     progress,
     readable,
     request,
@@ -64,7 +64,6 @@ class StatusReporter(Listener):
             reporter.conclude("Succeeded", outcome.reason, outcome.message)
 
     Args:
-        client: of the job.
         previous: the status that an earlier pod left. It stays until there is something newer.
 
     Attributes:

@@ -5,15 +5,13 @@ A checkpoint is uploaded last, so the bucket's metrics and ledger never know les
 S3 replaces an object at once or not at all, like a rename in a file system.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 import boto3
 from botocore.config import Config
@@ -100,7 +98,7 @@ class RunBucket:
         return next(folder.checkpoints.glob("*.safetensors"), None)
 
     @classmethod
-    def at(cls, address: str, own: CheckpointBucket | None = None) -> RunBucket:
+    def at(cls, address: str, own: CheckpointBucket | None = None) -> Self:
         """The place of the run s3://BUCKET/PREFIX/RUN, reached as another bucket is.
 
         Args:

@@ -4,8 +4,6 @@ The file is a series of records: the length of the data in eight bytes, its chec
 The data is an `Event` of TensorBoard's event.proto, of which only a few fields are needed here.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import os

@@ -2,8 +2,6 @@
 a second process out.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ as long as the round's update does: policies of equal shape are updated in one b
 as long as one of them alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

@@ -6,8 +6,6 @@ becomes {"time": "...", "level": "info", "logger": "nitro_learner.training.train
 "message": "round done", "round": 3, "reward": 120.5}.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -8,7 +8,11 @@ when rounds are done again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import socketserver
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from http.server import HTTPServer
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
 
@@ -17,19 +21,25 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    MetricsHandler,
     disable_created_metrics,
 )
 
 from nitro_api.costs.prices import RoundCost
-from nitro_learner.run.metrics_server import serve
-from nitro_learner.run.policy_metrics import PolicyMetrics
+from nitro_api.doors import Door, Rate, doors
 from nitro_learner.sampling.drop_reasons import DROP_REASONS
 from nitro_learner.training.costs import ActorWork
-from nitro_learner.training.round_report import STAGES, Listener, Outcome, RoundReport, Row
+from nitro_learner.training.round_report import STAGES, Listener, Outcome, PolicyReport, RoundReport, Row
 
 if TYPE_CHECKING:
     from nitro_learner.training.sharing.toggles import Regrouping
 
+PLACES = 16
+"""Connections at once. Each has a thread, and a scraper needs one."""
+RATE = Rate(burst=32, per_second=2)
+"""How fast one address may open them."""
+SECONDS = 10.0
+"""Time that a client has to ask, and to take the answer."""
 _LABELS = ("namespace", "job_name")
 _BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
 ACTOR_STATES = ("requested", "running", "succeeded", "failed", "lost")
@@ -70,12 +80,104 @@ RETRY_REASONS = (
 """Reasons why tries were repeated; from nitro_learner.backends and nitro_learner.backends.tasks."""
 
 
+class _Server(socketserver.ThreadingMixIn, HTTPServer):
+    daemon_threads = True
+
+    def __init__(self, door: Door, handler: type[MetricsHandler]) -> None:
+        super().__init__(("", 0), handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = door
+
+    def handle_error(self, *_: object) -> None:
+        """Log nothing: a client has left, or takes too long."""
+
+
+def serve(registry: CollectorRegistry, port: int) -> int:
+    """Serve a registry on all interfaces, of IPv4 and of IPv6, in daemon threads. Returns the port. Strangers
+    that connect to it cannot hold up the training.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    # `factory` is declared to give the class itself.
+    handler = type("Handler", (MetricsHandler.factory(registry),), {"timeout": SECONDS})
+    for door in doors(None, port, places=PLACES, rate=RATE):
+        port = door.getsockname()[1]
+        server = _Server(door, handler)
+        threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return port
+
+
+class PolicyMetrics:
+    """Series by policy; a single-agent run has one policy. The policies of a run change when agents begin to
+    share them. The series of a policy that is gone end.
+
+    Args:
+        gauge: makes a gauge of a job, from its name, its text and its further labels.
+    """
+
+    def __init__(self, gauge: Callable[..., Gauge], job: tuple[str, str]) -> None:
+        self._job = job
+        self._known: set[str] = set()
+        self._values = {
+            "reward_mean": gauge(
+                "nitro_policy_episode_reward_mean",
+                "Mean return of the last 20 training episodes of the agents that a policy plays",
+                "policy",
+            ),
+            "convexity_ratio": gauge(
+                "nitro_policy_convexity_ratio", "Newest convexity ratio of a policy's objective", "policy"
+            ),
+            "score": gauge(
+                "nitro_policy_boosting_score",
+                "Boosting score of a policy; only with a scaler that has one for each",
+                "policy",
+            ),
+            "kl": gauge("nitro_policy_kl", "KL divergence of a policy's newest update, in nats", "policy"),
+            "entropy": gauge("nitro_policy_entropy", "Entropy of a policy after its newest update", "policy"),
+            "value_loss": gauge(
+                "nitro_policy_value_loss", "Value loss of a policy's newest update", "policy"
+            ),
+        }
+        self._agents = gauge("nitro_policy_agents", "Agents that a policy plays; of several agents", "policy")
+        self._shared = gauge("nitro_sharing_state", "1 while agents share policies, otherwise 0")
+        self._groups = gauge("nitro_sharing_groups", "Policies of several agents, each of a group of them")
+
+    def measured(self, policies: Mapping[str, PolicyReport]) -> None:
+        """Set the series after a round that these policies sampled and learned from."""
+        for policy, own in policies.items():
+            values = {
+                "reward_mean": own.reward_mean,
+                "convexity_ratio": own.convexity_ratio,
+                "score": own.score,
+                **own.stats,
+            }
+            for name, gauge in self._values.items():
+                value = values.get(name)
+                if value is not None:
+                    gauge.labels(*self._job, policy).set(value)
+        self.grouped({policy: own.agents for policy, own in policies.items()})
+
+    def grouped(self, groups: Mapping[str, Sequence[str]]) -> None:
+        """Set which agents each policy has from now on, and remove the series of policies that are gone."""
+        for gone in self._known - groups.keys():
+            for gauge in (*self._values.values(), self._agents):
+                with contextlib.suppress(KeyError):  # this policy has no such series
+                    gauge.remove(*self._job, gone)
+        self._known = set(groups)
+        if sum(map(len, groups.values())) < 2:
+            return
+        for policy, agents in groups.items():
+            self._agents.labels(*self._job, policy).set(len(agents))
+        self._groups.labels(*self._job).set(len(groups))
+        self._shared.labels(*self._job).set(any(len(agents) > 1 for agents in groups.values()))
+
+
 class LearnerMetrics(Listener):
     """The metrics of one job, fed by the round reports.
 
     Args:
         namespace: of the job; "local" outside a cluster.
-        job_name: of the job.
         begun: whether earlier sittings of the run have paid for anything, though perhaps for no round of its
             history: they may have ended before the first checkpoint.
     """

@@ -1,7 +1,5 @@
 """Reading of metrics.csv, one row per round."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path

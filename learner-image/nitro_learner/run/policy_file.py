@@ -1,7 +1,5 @@
 """The file of a trained policy: safetensors with all that playing it needs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +18,6 @@ def policy_file(played: Mapping[str, Any], round: int) -> bytes:
 
     Args:
         played: what actors play, as a checkpoint's part of that name has it; see policy_set.py.
-        round: after which it was saved.
     """
     described = {
         "round": round,

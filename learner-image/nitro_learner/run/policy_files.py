@@ -4,15 +4,13 @@ line per toggle of sharing.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nitro_learner.run.metrics_file import read_rows
-from nitro_learner.run.recorders import append, cell
+from nitro_learner.run.recorders import append, csv_lines
 from nitro_learner.run.rundir import RunDir, RunDirError, write_text
 from nitro_learner.training.round_report import Listener, RoundReport, Row
 
@@ -96,8 +94,7 @@ class PolicyFiles(Listener):
         """Drop what will be made again, and a last line that was cut: rounds after `round`, and toggles from
         the one after `round` on, which happens as the next round begins."""
         kept = [row for number, row in _read(self._folder) if number <= round]
-        text = _lines([dict.fromkeys(COLUMNS, "") | row for row in kept], head=True)
-        write_text(self._folder.policies, text)
+        write_text(self._folder.policies, csv_lines(COLUMNS, kept, head=True))
         toggles = [toggle for toggle in read_toggles(self._folder) if toggle.round < round]
         text = "".join(json.dumps(asdict(toggle)) + "\n" for toggle in toggles)
         write_text(self._folder.sharing, text)
@@ -117,7 +114,7 @@ class PolicyFiles(Listener):
             }
             for name, own in report.policies.items()
         ]
-        append(self._folder.policies, _lines(rows))
+        append(self._folder.policies, csv_lines(COLUMNS, rows))
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
         append(self._folder.sharing, json.dumps(asdict(Toggle.of(regrouping))) + "\n")
@@ -156,13 +153,3 @@ def _read(folder: RunDir) -> list[tuple[int, dict[str, str]]]:
     if any("policy" not in row or "agents" not in row for _, row in rows):
         raise RunDirError(f"{folder.policies} is damaged: it lacks the column policy or agents.")
     return rows
-
-
-def _lines(rows: Sequence[dict[str, Any]], *, head: bool = False) -> str:
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n", extrasaction="ignore")
-    if head:
-        writer.writeheader()
-    for row in rows:
-        writer.writerow({name: cell(value) for name, value in row.items()})
-    return buffer.getvalue()

@@ -1,7 +1,5 @@
 """A job as others may see it: without the values of its variables, which may be secret."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

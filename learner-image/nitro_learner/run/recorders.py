@@ -1,13 +1,12 @@
 """Listeners that record every round in the run folder: metrics.csv and TensorBoard's events."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from nitro_learner.run.event_file import EventFile
 from nitro_learner.run.metrics_file import read_rows
@@ -30,19 +29,10 @@ class CsvMetrics(Listener):
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
         """Drop rows after `round` (they will be made again) and a last line that was cut."""
         kept = [row for row in read_rows(self.path) if int(row["round"]) <= round]
-        buffer = io.StringIO()
-        writer = csv.DictWriter(buffer, self._columns, lineterminator="\n")
-        writer.writeheader()
-        for row in kept:
-            writer.writerow({name: row.get(name, "") for name in self._columns})
-        write_text(self.path, buffer.getvalue())
+        write_text(self.path, csv_lines(self._columns, kept, head=True))
 
     def on_round_done(self, report: RoundReport) -> None:
-        buffer = io.StringIO()
-        csv.DictWriter(buffer, self._columns, lineterminator="\n").writerow(
-            {name: cell(value) for name, value in report.row().items()}
-        )
-        append(self.path, buffer.getvalue())
+        append(self.path, csv_lines(self._columns, [report.row()]))
 
 
 class TensorBoard(Listener):
@@ -97,7 +87,17 @@ def append(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def cell(value: str | float | None) -> str | int:
+def csv_lines(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], *, head: bool = False) -> str:
+    """Rows as lines of a CSV file; cells of other columns are left out, and missing ones are empty."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    if head:
+        writer.writerow(columns)
+    writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
+    return buffer.getvalue()
+
+
+def _cell(value: str | float | None) -> str | int:
     """A value as the cell of a CSV file; None is an empty one."""
     if value is None:
         return ""

@@ -4,15 +4,13 @@ checkpoints/attachments/ has what many checkpoints share: a replay buffer's roun
 policies of another one (`nitro train --from`) has start.json.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
@@ -53,11 +51,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 class RunDir:
-    """Paths of one run, and its small files: the job and the summary.
-
-    Args:
-        path: the folder; `fresh` makes a new one.
-    """
+    """Paths of one run, and its small files: the job and the summary."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -74,8 +68,8 @@ class RunDir:
         self.checkpoints = path / "checkpoints"
         self.tensorboard = path / "tensorboard"
 
-    @staticmethod
-    def fresh(base: Path, name: str) -> RunDir:
+    @classmethod
+    def fresh(cls, base: Path, name: str) -> Self:
         """A new folder base/NAME-DATE-TIME; a second run in the same second gets a suffix."""
         stem = f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
         for suffix in ("", *(f"-{number}" for number in range(2, 100))):
@@ -84,7 +78,7 @@ class RunDir:
                 path.mkdir(parents=True)
             except FileExistsError:
                 continue
-            return RunDir(path)
+            return cls(path)
         raise RunDirError(f"{base}: no free name for {stem}")
 
     @contextmanager

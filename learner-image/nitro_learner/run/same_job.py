@@ -1,7 +1,5 @@
 """Whether a run may go on under a job: the job is the run's own, but for what does not change its results."""
 
-from __future__ import annotations
-
 import logging
 import shlex
 from collections.abc import Iterator, Mapping

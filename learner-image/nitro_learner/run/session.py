@@ -2,8 +2,6 @@
 and the picture.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -85,8 +85,6 @@ def read_source(place: str | None, job: ResolvedJob, folder: RunDir, named: str 
         place: the run's folder, or its address s3://BUCKET/PREFIX/RUN, for its newest checkpoint; or a
             checkpoint file in either, such as s3://BUCKET/PREFIX/RUN/checkpoints/best.safetensors. None where
             nobody provides it.
-        job: that starts.
-        folder: of its own run.
         named: what names the other run, for errors.
 
     Raises:
@@ -117,7 +115,6 @@ def take_run(place: str | None, job: ResolvedJob, folder: RunDir) -> None:
 
     Args:
         place: as of `read_source`.
-        job: that starts.
         folder: of its own run, without a checkpoint.
 
     Raises:
@@ -173,7 +170,6 @@ def former_run(folder: RunDir, job: str, bucket: RunBucket | None = None) -> str
 
     Args:
         folder: of the job's own run; the others are beside it.
-        job: the job's name.
         bucket: the run's place in a bucket, where the others are then.
 
     Returns:

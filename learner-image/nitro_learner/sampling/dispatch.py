@@ -1,27 +1,28 @@
 """Rollouts and evaluations as tasks of a pool of actors: requests, fragments, and when a round has failed."""
 
 import asyncio
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import Request
 from nitro_actor.protocol.state import bare
-from nitro_learner.backends.base import EVALUATION, ROLLOUT, Ack, ActorBackend
+from nitro_api import JobSpec
+from nitro_learner.backends.base import EVALUATION, ROLLOUT, Ack, ActorBackend, causes, evidence
 from nitro_learner.backends.cache.base import Cache
 from nitro_learner.backends.tasks.counts import Counts
-from nitro_learner.backends.tasks.deadlines import Deadlines
 from nitro_learner.backends.tasks.group import TaskGroup
-from nitro_learner.backends.tasks.pool import TaskPool
-from nitro_learner.backends.tasks.task import ResultRefused, Task, Work
-from nitro_learner.backends.troubles import causes, evidence
+from nitro_learner.backends.tasks.pool import Deadlines, TaskPool
+from nitro_learner.backends.tasks.task import Task, Work
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling import fragments
-from nitro_learner.sampling.fragments import Expectation, FragmentRefused, SlotRequest
+from nitro_learner.sampling.fragments import Expectation, SlotRequest
 from nitro_learner.sampling.plans import (
     EvaluationPlan,
     EvaluationResult,
@@ -44,6 +45,15 @@ _CACHE_WAIT_SECONDS = 15.0
 
 Fanout = TaskGroup[Fragment]
 """The slots of a round or evaluation."""
+
+
+@dataclass
+class _Round:
+    plan: RoundPlan
+    expect: Expectation
+    fanout: Fanout
+    first_start: float
+    last_start: float
 
 
 class Dispatcher:
@@ -210,7 +220,7 @@ class Dispatcher:
         self._rounds.clear()
         await self._pool.close_all()
 
-    def _begin(self, plan: RoundPlan, on_slot_done: Callable[[Task[Fragment]], None]) -> "_Round":
+    def _begin(self, plan: RoundPlan, on_slot_done: Callable[[Task[Fragment]], None]) -> _Round:
         expect = Expectation(
             "rollout",
             plan.run,
@@ -261,11 +271,7 @@ class Dispatcher:
             return await self._backend.invoke(request, self._timeout, priority=priority)
 
         def decode(message: bytes) -> tuple[int, Fragment]:
-            try:
-                fragment = fragments.read(message, expect)
-            except FragmentRefused as refusal:
-                known = {"task": refusal.slot, "attempt": refusal.attempt}
-                raise ResultRefused(refusal.reason, str(refusal), **known) from refusal
+            fragment = fragments.read(message, expect)
             return fragment.slot, fragment
 
         async def recover(reason: str) -> None:
@@ -275,15 +281,6 @@ class Dispatcher:
                 await self._cache.restore_weights(expect.weights_version)
 
         return self._pool.open(Work(key, ask, decode, recover), on_task_done=on_slot_done)
-
-
-@dataclass
-class _Round:
-    plan: RoundPlan
-    expect: Expectation
-    fanout: Fanout
-    first_start: float
-    last_start: float
 
 
 def _failed(what: str, fanout: Fanout, needed: str) -> RoundFailed:
@@ -296,3 +293,42 @@ def _failed(what: str, fanout: Fanout, needed: str) -> RoundFailed:
         resumable=not proof.environment and not all(slot.hopeless for slot in missing),
         evidence=proof,
     )
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A started backend, its cache, and the dispatcher that has the actors sample::
+
+    sampler = await Sampler.open(stack, spec, run, backend)
+    """
+
+    backend: ActorBackend
+    environment: DescribedEnvironment
+    cache: Cache
+    dispatcher: Dispatcher
+
+    @classmethod
+    async def open(
+        cls, stack: contextlib.AsyncExitStack, spec: JobSpec, run: str, backend: ActorBackend
+    ) -> Self:
+        """Start the actors of a resolved job, and make cache and dispatcher; `stack` closes them all.
+
+        Raises:
+            BackendError: see `ActorBackend.start`.
+        """
+        stack.push_async_callback(backend.close)
+        environment = await backend.start()
+        cache = backend.open_cache(run)
+        stack.push_async_callback(cache.close)
+        dispatcher = Dispatcher(
+            backend,
+            cache,
+            environment,
+            envs=spec.environment.envs_per_actor,
+            optional_tensors=spec.algorithm.tensors,
+            memory=spec.network.memory_size,
+            timeout_seconds=spec.actor.timeout_seconds,
+            deadline_seconds=spec.actor.round_deadline_seconds,
+        )
+        stack.push_async_callback(dispatcher.close)
+        return cls(backend, environment, cache, dispatcher)

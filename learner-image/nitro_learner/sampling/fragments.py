@@ -5,7 +5,7 @@ every dtype, shape and value. A message that does not fit exactly is refused, wi
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -14,7 +14,8 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from nitro_actor import wire
+from nitro_actor import masks, wire
+from nitro_actor.actions import WholeNumbers, action_space
 from nitro_actor.protocol import state
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.environment import DescribedEnvironment
@@ -28,24 +29,17 @@ from nitro_actor.protocol.fragment import (
     tensor_specs,
 )
 from nitro_actor.wire import TensorSpec, WireError
+from nitro_learner.backends.tasks.task import ResultRefused
 from nitro_learner.data.batch import Fragment
 from nitro_learner.data.stacks import restack, restack_agents
-from nitro_learner.sampling import fragment_values
 from nitro_learner.sampling.drop_reasons import Reason
 
 
-class FragmentRefused(Exception):  # noqa: N818
-    """A message is no fragment of this round, or is damaged.
-
-    ``slot`` and ``attempt`` are known when the message belongs to this round.
-    """
+class FragmentRefused(ResultRefused):
+    """A message is no fragment of this round, or is damaged."""
 
     def __init__(self, reason: Reason, message: str) -> None:
-        super().__init__(f"{reason}: {message}")
-        self.reason = reason
-        self.message = message
-        self.slot: int | None = None
-        self.attempt: int | None = None
+        super().__init__(reason, f"{reason}: {message}")
 
 
 @dataclass(frozen=True)
@@ -102,7 +96,7 @@ def read(data: bytes, expect: Expectation) -> Fragment:
         else:
             _check_evaluation(sent.tensors, expect, expect.slots[sent.slot])
     except FragmentRefused as refusal:
-        refusal.slot, refusal.attempt = sent.slot, sent.attempt
+        refusal.task, refusal.attempt = sent.slot, sent.attempt
         raise
     tensors = dict(sent.tensors)
     # By name: the actors of a function that somebody else has made may tell other entries than the job's.
@@ -199,7 +193,7 @@ def _check_rollout(tensors: Mapping[str, NDArray[Any]], expect: Expectation) -> 
             raise FragmentRefused("not_finite", f"tensor {name}: holds NaN or infinity")
     ended = tensors["terminated"] | tensors["truncated"]
     _check_counts(tensors, episodes=int(ended.sum()))
-    if wrong := fragment_values.contradiction(tensors, expect.environment.classes):
+    if wrong := _contradiction(tensors, expect.environment.classes):
         raise FragmentRefused("inconsistent", wrong)
 
 
@@ -225,3 +219,49 @@ def _check_counts(tensors: Mapping[str, NDArray[Any]], episodes: int) -> None:
         )
     if len(lengths) and lengths.min() < 1:
         raise FragmentRefused("inconsistent", "an episode of no step")
+
+
+def _contradiction(tensors: Mapping[str, NDArray[Any]], classes: Sequence[AgentClass]) -> str | None:
+    """What is wrong with a rollout's tensors, whose dtypes and shapes are right; None where nothing is."""
+    contradictions = (text for agent_class in classes for text in _of_class(tensors, agent_class))
+    return next(contradictions, None) or next(_rows(tensors, ("final_global_state",)), None)
+
+
+def _of_class(tensors: Mapping[str, NDArray[Any]], agent_class: AgentClass) -> Iterator[str]:
+    space, name = action_space(agent_class.action), agent_class.name
+    if isinstance(space, WholeNumbers):
+        actions = tensors[f"{name}/actions"]
+        if not ((actions >= 0) & (actions < space.counts)).all():
+            yield f"{name}/actions: an action outside 0..{(space.counts - 1).tolist()}"
+            return
+        masked = agent_class.action.get("masked")
+        if masked and not masks.allow(tensors[f"{name}/available"], space, actions):
+            yield f"{name}/actions: an action that {name}/available does not allow"
+    yield from _rows(tensors, (f"{name}/final_observations", f"{name}/final_available"))
+    if agent_class.mortal:
+        yield from _lives(tensors, name)
+
+
+def _rows(tensors: Mapping[str, NDArray[Any]], names: Sequence[str]) -> Iterator[str]:
+    """Whether a row stands for each truncated step."""
+    cut = int((tensors["truncated"] & ~tensors["terminated"]).sum())
+    for name in names:
+        if name in tensors and len(tensors[name]) != cut:
+            yield f"{name}: {len(tensors[name])} rows for {cut} truncated steps"
+
+
+def _lives(tensors: Mapping[str, NDArray[Any]], name: str) -> Iterator[str]:
+    """Whether agents are born, act and die in a possible order."""
+    alive, died = tensors[f"{name}/alive"], tensors[f"{name}/died"]
+    terminated = tensors["terminated"][..., None]
+    goes_on = alive & ~died & ~(terminated | tensors["truncated"][..., None])
+    if (died & ~alive).any():
+        yield f"{name}/died: an agent that was not alive"
+    if (alive & ~died & terminated).any():
+        yield f"{name}/died: the episode terminated, but an agent goes on"
+    if (goes_on[:-1] & ~alive[1:]).any():
+        yield f"{name}/alive: an agent left without {name}/died"
+    if not alive.all():
+        for field in ("rewards", "observations"):
+            if tensors[f"{name}/{field}"][~alive].any():
+                yield f"{name}/{field}: not 0 for an agent that is not alive"

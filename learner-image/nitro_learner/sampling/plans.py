@@ -1,7 +1,5 @@
 """Plans of rounds and evaluations, and their results."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,7 +106,7 @@ class EvaluationResult:
     stats: TaskStats
     agent_returns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     classes: Sequence[AgentClass] = ()
-    sets: Mapping[str, EvaluationResult] = field(default_factory=dict)
+    sets: Mapping[str, "EvaluationResult"] = field(default_factory=dict)
 
     @property
     def work(self) -> list[TaskStats]:

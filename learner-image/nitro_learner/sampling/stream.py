@@ -11,9 +11,9 @@ import secrets
 from collections import Counter
 from dataclasses import replace
 
+from nitro_learner.backends.base import Trouble
 from nitro_learner.backends.tasks.counts import TaskStats
 from nitro_learner.backends.tasks.task import Task
-from nitro_learner.backends.troubles import Trouble
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling.dispatch import Dispatcher, Fanout
 from nitro_learner.sampling.plans import RoundPlan

@@ -6,11 +6,9 @@ from nitro_learner.scalers.efficient import EfficientScaler
 from nitro_learner.scalers.growth import GrowthScaler
 from nitro_learner.scalers.kungfu import KungFuScaler
 from nitro_learner.scalers.marless import MarlessRandomScaler, MarlessScaler
-from nitro_learner.scalers.minionsrl import MinionsRLScaler
-from nitro_learner.scalers.minionsrl_adapt import MinionsRLAdaptScaler
-from nitro_learner.scalers.nitro import NitroScaler
+from nitro_learner.scalers.minionsrl import MinionsRLAdaptScaler, MinionsRLScaler
+from nitro_learner.scalers.nitro import NitroScaler, RandomScoreScaler
 from nitro_learner.scalers.predetermined import FixedScaler, HydrozoaScaler, ScheduleScaler
-from nitro_learner.scalers.random_score import RandomScoreScaler
 
 SCALERS: dict[str, type[Scaler]] = {
     "nitro": NitroScaler,

@@ -5,12 +5,10 @@ Its environment is a training run, its step a round, its episode the whole run. 
 own PPO. Its file is a checkpoint like a run's: safetensors, written atomically, with a digest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -64,8 +62,9 @@ class Spent:
     learner: float = 0.0
     actors: float = 0.0
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(*(a + b for a, b in zip(asdict(self).values(), asdict(other).values(), strict=True)))
+    def __add__(self, other: Self) -> Self:
+        sums = (a + b for a, b in zip(asdict(self).values(), asdict(other).values(), strict=True))
+        return type(self)(*sums)
 
     @property
     def dollars(self) -> float:
@@ -176,7 +175,7 @@ class ScalingAgent:
         store.write(path, self.episodes, state)
 
     @classmethod
-    def load(cls, path: Path) -> ScalingAgent:
+    def load(cls, path: Path) -> Self:
         """Read a file that `save` wrote.
 
         Raises:

@@ -5,24 +5,31 @@ environments where their package is. The actors may know more: a package in thei
 environments whenever gymnasium is loaded.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import importlib.util
+import pkgutil
 import re
 from functools import cache
 from pathlib import Path
 
+from nitro_actor.agents import smax
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines import ale
 from nitro_api import FieldError
+from nitro_api.base import matches
+from nitro_api.rules.agents_rules import SEVERAL_AGENTS
 from nitro_api.spec.job import GivenSpec
-from nitro_learner.studies import agents_ids
 
 PATH = "spec.environment.id"
 _ATARI = "ALE/"
 _VERSION = re.compile(r"-v\d+$")
+_SMAX = [f"smax/{name}" for name in smax.MAPS]
+
+
+def of_several_agents(id: str) -> bool:
+    """Whether it is the id of an environment of several agents."""
+    return matches(SEVERAL_AGENTS, id)
 
 
 def mistakes(spec: GivenSpec) -> list[FieldError]:
@@ -36,8 +43,8 @@ def mistakes(spec: GivenSpec) -> list[FieldError]:
         return []
     if id.startswith(_ATARI):
         return _wrong_game(id)
-    if agents_ids.is_one(id):
-        wrong = None if _own_image(spec) else agents_ids.mistake(id)
+    if of_several_agents(id):
+        wrong = None if _own_image(spec) else _mistake(id)
         return [FieldError(PATH, id, wrong)] if wrong else []
     if not _unregistered(id) or _own_image(spec) or not (close := _nearest(id)):
         return []
@@ -52,8 +59,8 @@ def doubts(spec: GivenSpec) -> list[str]:
     id = spec.environment.id
     if spec.environment.entry_point is not None or id is None or id.startswith(_ATARI):
         return []
-    if agents_ids.is_one(id):
-        if agents_ids.installed(id) or mistakes(spec):
+    if of_several_agents(id):
+        if _installed(id) or mistakes(spec):
             return []
         return [f"{PATH}: the package of {id} is not installed here, so the actors' image must have it"]
     if not _unregistered(id) or mistakes(spec):
@@ -125,3 +132,51 @@ def _own_image(spec: GivenSpec) -> bool:
     """Whether the actors run in an image that the job names."""
     function = spec.backend.lambda_
     return spec.actor.image is not None or (function is not None and function.image is not None)
+
+
+def _installed(id: str) -> bool:
+    """Whether the environment's package is installed here, or it needs none."""
+    return id in _scenarios() or _package("jax/smax" if id in _SMAX else id) is not None
+
+
+def _mistake(id: str) -> str | None:
+    """What is wrong with the id; None where no mistake is known.
+
+    Either its package is installed here and has no such module, or the id is nearly one that needs no
+    package.
+    """
+    scenarios = _scenarios()
+    if id in scenarios or id in _SMAX:
+        return None
+    if id.startswith("smax/"):
+        return f"must be {' or '.join(_SMAX)}; correct it"
+    path = _package(id)
+    package, _, name = id.rpartition("/")
+    known = {scenario.rpartition("/")[2] for scenario in scenarios if scenario.startswith(f"{package}/")}
+    if path is not None:
+        known |= {module.name for module in pkgutil.iter_modules(path)}
+        if name in known:
+            return None
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.75)
+    if close:
+        return f"must be a module of {package}; did you mean {package}/{close[0]}?"
+    if path is not None:
+        return f"must be a module of {package}, which has no {name}; correct it"
+    return None
+
+
+def _scenarios() -> frozenset[str]:
+    """The ids of the scenarios that our own engine computes."""
+    from nitro_actor.agents.mpe.scenarios import SCENARIOS  # needs numpy, which takes long to load
+
+    return frozenset(SCENARIOS)
+
+
+def _package(id: str) -> list[str] | None:
+    """Where the id's package lies on this machine; None where it is not installed."""
+    package = id.rpartition("/")[0].replace("/", ".")
+    try:
+        module = importlib.util.find_spec(package)
+    except ModuleNotFoundError:
+        return None
+    return list(module.submodule_search_locations or []) if module else None

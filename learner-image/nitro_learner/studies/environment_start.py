@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import FieldError, JobInvalid, JobSpec
-from nitro_learner.run.check_listener import begin
+from nitro_learner.run.check_listener import EnvironmentCheck
 from nitro_learner.run.checking import job_fit
 from nitro_learner.studies import environment_ids
 
@@ -46,7 +46,7 @@ def check(spec: JobSpec, *, elsewhere: bool = False) -> Notes:
     """
     if environment_ids.doubts(spec):  # the actors' image may have what this machine has not
         return Notes()
-    report = begin(spec, seconds=CHECK_SECONDS).whole()
+    report = EnvironmentCheck(spec.environment, CHECK_SECONDS).whole()
     path, value = named(spec)
     elsewhere = elsewhere or own_pods(spec)
     if report.environment is None:
@@ -65,7 +65,7 @@ def check(spec: JobSpec, *, elsewhere: bool = False) -> Notes:
 
 def examined(spec: JobSpec, seconds: float) -> Report:
     """What a check of a resolved job's environment finds in so many seconds, and how it fits the job."""
-    report = begin(spec, seconds=seconds).whole()
+    report = EnvironmentCheck(spec.environment, seconds).whole()
     if report.environment is not None:
         try:
             _fit(spec, report.environment)

@@ -1,7 +1,5 @@
 """Playing a checkpoint's policy in this process: evaluation episodes."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

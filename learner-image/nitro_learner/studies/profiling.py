@@ -6,8 +6,6 @@ Below one core a rollout therefore takes longer in the same proportion, and cost
 only costs more.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os
@@ -26,10 +24,9 @@ from nitro_api.spec.pricing import Pricing
 from nitro_api.spec.scaling import Scaling
 from nitro_learner.algorithms import registry
 from nitro_learner.backends.local import LocalBackend
-from nitro_learner.sampling.dispatch import Dispatcher
+from nitro_learner.sampling.dispatch import Dispatcher, Sampler
 from nitro_learner.sampling.fragments import end_state
 from nitro_learner.sampling.plans import RoundPlan, State
-from nitro_learner.sampling.sampler import Sampler
 
 CORE_MIB = 1769
 """Memory at which Lambda gives one full core."""
@@ -143,7 +140,13 @@ def settings(measured: Measured, pricing: Pricing) -> list[Setting]:
         seconds = measured.core_seconds / cores
         cost = billed_seconds(seconds) * memory / 1024 * pricing.lambda_gb_second + pricing.lambda_request
         choices.append(
-            Setting(memory, cores, seconds, 1000 * cost / measured.steps, fits=_fits(measured, memory))
+            Setting(
+                memory,
+                cores,
+                seconds,
+                1000 * cost / measured.steps,
+                fits=HEADROOM * measured.peak_bytes <= memory * 2**20,
+            )
         )
     return choices
 
@@ -177,10 +180,6 @@ def pod_dollars(measured: Measured, pricing: Pricing) -> float:
     vcpu = int(asked["cpu"]) + SIDECAR_VCPU
     cost = pod_cost(pricing, measured.core_seconds * gigabytes, measured.core_seconds * vcpu)
     return 1000 * cost / measured.steps
-
-
-def _fits(measured: Measured, memory_mib: int) -> bool:
-    return measured.peak_bytes * HEADROOM <= memory_mib * 2**20
 
 
 def _peak_bytes(pid: int) -> int:

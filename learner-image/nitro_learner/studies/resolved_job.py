@@ -1,7 +1,5 @@
 """A job that can be trained here: with every default, and with environment and algorithm looked up."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The composition root of a training: from a job to its actors, and from both to the rounds that train it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,18 +14,17 @@ from nitro_learner.backends.knative import KnativeBackend
 from nitro_learner.backends.lambda_backend import LambdaBackend
 from nitro_learner.backends.local import LocalBackend, harmless
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointStore
+from nitro_learner.sampling.dispatch import Sampler
 from nitro_learner.sampling.evaluation import SLOTS
-from nitro_learner.sampling.sampler import Sampler
 from nitro_learner.scalers import Scaler
 from nitro_learner.training import rounds
 from nitro_learner.training.adoption import Source, adopt, spaces_of
-from nitro_learner.training.billing import Billing
 from nitro_learner.training.checkpointing import Checkpointing
 from nitro_learner.training.compute import Compute
-from nitro_learner.training.costs import Meter
+from nitro_learner.training.costs import Billing, Meter
 from nitro_learner.training.evaluations import Evaluations
+from nitro_learner.training.listeners import Listeners
 from nitro_learner.training.needs import Needs
-from nitro_learner.training.round_report import Listener
 from nitro_learner.training.round_runner import LearnerParts, RoundRunner
 from nitro_learner.training.scoring import Scoring
 from nitro_learner.training.sharing.toggles import Sharing
@@ -128,7 +125,7 @@ async def build(
     compute: Compute,
     scaler: Scaler,
     meter: Meter,
-    listeners: Sequence[Listener],
+    listeners: Listeners,
     stop: asyncio.Event,
 ) -> RoundRunner:
     """Build what learns, continue from the checkpoint, and tell the listeners.
@@ -150,10 +147,10 @@ async def build(
     sharing = Sharing(spec, environment, policies, compute)
     feed = rounds.make(policies, dispatcher, backend, cache, compute, stop)
     scoring = Scoring(spec, scaler, compute, cache, listeners)
-    state = TrainingState(actors=scoring.initial)
+    state = TrainingState(actors=scaler.initial)
     checkpointing = Checkpointing(
         sitting.checkpoints,
-        {"training": state, "policies": policies, "sharing": sharing, "scaler": scoring},
+        {"training": state, "policies": policies, "sharing": sharing, "scaler": scaler},
         run=sitting.id,
         threads=compute.threads,
         spaces=spaces_of(environment),
@@ -167,9 +164,9 @@ async def build(
     source = None if saved else sitting.source
     if source is not None:
         adopt(source, policies, sharing, environment)
-    for listener in listeners:
-        listener.on_run_started(round=state.round, rounds=spec.stop.rounds, history=sitting.history)
-        listener.on_round_requested(round=state.round + 1, actors=state.actors)
+    done, last = state.round, spec.stop.rounds
+    listeners.tell(lambda listener: listener.on_run_started(round=done, rounds=last, history=sitting.history))
+    listeners.tell(lambda listener: listener.on_round_requested(round=done + 1, actors=state.actors))
     if source is not None:
         await checkpointing.save_start()  # from now on the source is not needed
     return RoundRunner(

@@ -1,16 +1,14 @@
 """Checkpointing: what a checkpoint holds, and when it is written and read."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from nitro_learner.checkpoints.attachments import without_attachments
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointStore
-from nitro_learner.training.round_report import Listener
+from nitro_learner.training.listeners import Listeners
 
 logger = logging.getLogger(__name__)
 
@@ -31,15 +29,12 @@ class Checkpointing:
     """Save a run's parts after its rounds, each round once, and restore them.
 
     Args:
-        store: where the files go.
         parts: by the name that they have in the checkpoint.
-        run: identity of the run.
         threads: of the learner's numerics; a run that goes on with another number is warned about.
         spaces: what agents see and do; see adoption.py.
         played: returns what actors play now; see policy_set.py. It is there for those who load the policy
             without this learner, and is not restored.
         every_rounds: how often `save_if_due` saves.
-        listeners: are told of every checkpoint.
     """
 
     def __init__(
@@ -52,7 +47,7 @@ class Checkpointing:
         spaces: Mapping[str, Any],
         played: Callable[[], Mapping[str, Any]],
         every_rounds: int,
-        listeners: Sequence[Listener],
+        listeners: Listeners,
     ) -> None:
         self._store = store
         self._parts = parts
@@ -144,11 +139,12 @@ class Checkpointing:
         state = self._meta | (self._kept.get(round) or self._state())
         path = await asyncio.to_thread(self._store.save, round, state)
         self._saved_round, self._kept = round, {}
-        for listener in self._listeners:
-            if self._store.missed is None:
-                listener.on_checkpoint_saved(round=round, location=str(path))
-            else:
-                listener.on_checkpoint_missed(round=round, why=self._store.missed)
+        if (why := self._store.missed) is None:
+            self._listeners.tell(
+                lambda listener: listener.on_checkpoint_saved(round=round, location=str(path))
+            )
+        else:
+            self._listeners.tell(lambda listener: listener.on_checkpoint_missed(round=round, why=why))
 
     def _state(self) -> dict[str, Any]:
         return {**{name: part.state_dict() for name, part in self._parts.items()}, "played": self._played()}

@@ -2,8 +2,6 @@
 the bit.
 """
 
-from __future__ import annotations
-
 import asyncio
 import faulthandler
 import os
@@ -13,7 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 import torch
 
@@ -101,7 +99,7 @@ class Compute:
                 )
         return future.result()
 
-    def __enter__(self) -> Compute:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

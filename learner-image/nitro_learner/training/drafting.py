@@ -1,7 +1,5 @@
 """The draft of a round's report: all that is known before the round is scored."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -21,6 +19,12 @@ from nitro_learner.training.waiting import Stages
 
 logger = logging.getLogger(__name__)
 
+_OF_UPDATES = (
+    *("kl", "entropy", "value_loss", "policy_loss", "explained_variance", "advantage_std"),
+    *("learning_rate", "clip_fraction", "gradient_norm"),
+)
+"""Columns with the means of the policies' updates."""
+
 
 def draft(
     state: TrainingState,
@@ -39,21 +43,14 @@ def draft(
     """The report of a round that is trained on but not yet scored: what will be measured is None.
 
     Args:
-        state: of the run, this round included.
         finished: returns of the episodes that ended in the round.
         groups: the agents of each policy.
-        stats: of each policy's update.
-        seconds: the round's wall time.
         cost: of the run so far.
         own_cost: of the round.
         extra: the columns that the job adds.
         counters: what is not known from the round's result.
     """
     sampled = result.stats
-
-    def mean(name: str) -> float | None:
-        return mean_of(values.get(name) for values in stats.values())
-
     returns = evaluated.returns.tolist() if evaluated else []
     played = evaluated.agent_means() if evaluated else {}
     return RoundReport(
@@ -67,13 +64,6 @@ def draft(
         evaluation_std=pstdev(returns) if returns else None,
         actors=state.actors,
         next_actors=state.actors,
-        boosting_score=None,
-        convexity_ratio=None,
-        lambda_min=None,
-        lambda_max=None,
-        gradient_signal=None,
-        gradient_noise=None,
-        gradient_snr=None,
         lost=len(result.lost),
         retries=sum(sampled.retries.values()),
         cold_starts=sampled.cold_starts,
@@ -90,16 +80,7 @@ def draft(
         seconds_total=seconds,
         seconds_overhead=_ninth_tenth(sampled.overhead_seconds),
         seconds_actor=fmean(sampled.billed_seconds) if sampled.billed_seconds else 0.0,
-        kl=mean("kl"),
-        entropy=mean("entropy"),
-        value_loss=mean("value_loss"),
-        policy_loss=mean("policy_loss"),
-        explained_variance=mean("explained_variance"),
-        advantage_std=mean("advantage_std"),
         episode_length=state.episode_length,
-        learning_rate=mean("learning_rate"),
-        clip_fraction=mean("clip_fraction"),
-        gradient_norm=mean("gradient_norm"),
         policies={
             name: PolicyReport(
                 state.policy_reward(name),
@@ -111,6 +92,7 @@ def draft(
         },
         cost_round=own_cost.total,
         extra=extra,
+        **{name: mean_of(values.get(name) for values in stats.values()) for name in _OF_UPDATES},
         counters=replace(
             counters,
             reward_std=state.reward_std,

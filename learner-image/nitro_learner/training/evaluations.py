@@ -1,7 +1,5 @@
 """Evaluations beside the rounds: one is started with a round and joined at its end."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from dataclasses import replace
@@ -22,17 +20,10 @@ STOP_SECONDS = 20.0
 
 
 class Evaluations:
-    """Evaluations of a run's published weights.
+    """Evaluations of a run's published weights::
 
-        evaluating = evaluations.start(version)
-        result = await evaluations.join(evaluating, stop)   # the state has taken it in
-
-    Args:
-        spec: of the resolved job.
-        run: identity of the run.
-        dispatcher: plays the episodes on actors.
-        state: takes the results in.
-        checkpointing: keeps the policy with the best result.
+    evaluating = evaluations.start(version)
+    result = await evaluations.join(evaluating, stop)   # the state has taken it in
     """
 
     def __init__(

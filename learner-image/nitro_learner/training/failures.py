@@ -1,7 +1,5 @@
 """Failures of a run: one exception for all of them, which says whether a resume can help."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import logging

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 if TYPE_CHECKING:
-    from nitro_learner.training.round_report import Listener, Row
+    from nitro_learner.training.listeners import Listeners
+    from nitro_learner.training.round_report import Row
 
 WINDOW = 20
 """Waits that a prediction is made from, the last ones."""
@@ -115,7 +116,6 @@ class Needs:
         needs.ending(2)                     # the last evaluation; nothing is sampled any more
 
     Args:
-        listeners: are told.
         in_use: returns the number of actors that present requests need, in flight or waiting. They are the
             first so many of the backend's.
         history: earlier rounds' rows of metrics.csv.
@@ -125,7 +125,7 @@ class Needs:
 
     def __init__(
         self,
-        listeners: Sequence[Listener],
+        listeners: Listeners,
         in_use: Callable[[], int],
         *,
         history: Iterable[Row] = (),
@@ -270,8 +270,7 @@ class Needs:
         if need == self._told:
             return
         self._told = need
-        for listener in self._listeners:
-            listener.on_need_changed(need)
+        self._listeners.tell(lambda listener: listener.on_need_changed(need))
 
 
 def _gap(row: Row) -> float:

@@ -45,7 +45,6 @@ class PolicyReport:
 
     Attributes:
         reward_mean: mean return of the last 20 episodes of the agents that it plays.
-        agents: those that it played.
         evaluation_mean: mean return of these agents in the evaluation that belongs to the round.
         convexity_ratio: R_k of its objective.
         score: its boosting score, of a scaler that has one for each policy.
@@ -80,7 +79,7 @@ class RoundCounters:
         ratio_wanted: whether the scaler asks for `convexity_ratio`, which is also measured where sharing
             toggles.
         weights_version: of the weights which the round has made.
-        eta: seconds until the run ends, by its nearest stop condition; see eta.py.
+        eta: seconds until the run ends, by its nearest stop condition; see stop.py.
         pods: what the actors' pods have used in the run so far.
     """
 
@@ -100,7 +99,7 @@ class RoundCounters:
     pods: PodUse | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundReport:
     """One row of metrics.csv. None is an empty cell: not measured in this round.
 
@@ -124,13 +123,13 @@ class RoundReport:
     evaluation_std: float | None
     actors: int
     next_actors: int
-    boosting_score: float | None
-    convexity_ratio: float | None
-    lambda_min: float | None
-    lambda_max: float | None
-    gradient_signal: float | None
-    gradient_noise: float | None
-    gradient_snr: float | None
+    boosting_score: float | None = None
+    convexity_ratio: float | None = None
+    lambda_min: float | None = None
+    lambda_max: float | None = None
+    gradient_signal: float | None = None
+    gradient_noise: float | None = None
+    gradient_snr: float | None = None
     lost: int
     retries: int
     cold_starts: int
@@ -147,12 +146,12 @@ class RoundReport:
     seconds_total: float
     seconds_overhead: float | None
     seconds_actor: float
-    kl: float | None
-    entropy: float | None
-    value_loss: float | None
-    policy_loss: float | None
-    explained_variance: float | None
-    advantage_std: float | None
+    kl: float | None = None
+    entropy: float | None = None
+    value_loss: float | None = None
+    policy_loss: float | None = None
+    explained_variance: float | None = None
+    advantage_std: float | None = None
     episode_length: float | None = None
     learning_rate: float | None = None
     clip_fraction: float | None = None

@@ -7,8 +7,6 @@ next one begins, so a run that ends has the policies that it trained. The policy
 itself: it has a new one after each round, and after each toggle of sharing.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
@@ -23,21 +21,21 @@ from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.backends.cache.base import CacheUnreachable
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling import evaluation
+from nitro_learner.sampling.dispatch import Sampler
 from nitro_learner.sampling.plans import EvaluationResult, RoundPlan, RoundResult
-from nitro_learner.sampling.sampler import Sampler
-from nitro_learner.training import eta
-from nitro_learner.training.billing import Billing
 from nitro_learner.training.checkpointing import Checkpointing
 from nitro_learner.training.compute import Compute
+from nitro_learner.training.costs import Billing
 from nitro_learner.training.drafting import draft, info_columns
 from nitro_learner.training.evaluations import Evaluations
+from nitro_learner.training.listeners import Listeners
 from nitro_learner.training.needs import Needs
-from nitro_learner.training.round_report import Listener, RoundCounters, RoundReport
+from nitro_learner.training.round_report import RoundCounters, RoundReport
 from nitro_learner.training.rounds import Feed, RoundContext
 from nitro_learner.training.scoring import Scoring
 from nitro_learner.training.sharing.toggles import Regrouping, Sharing, agent_returns
 from nitro_learner.training.state import TrainingState
-from nitro_learner.training.stop import Progress
+from nitro_learner.training.stop import KEPT, Progress, run_seconds_left
 from nitro_learner.training.waiting import Stages, unless
 
 _CACHE_SECONDS = 30.0
@@ -47,14 +45,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LearnerParts:
-    """What learns.
-
-    Attributes:
-        policies: with their learners.
-        sharing: which agents share policies.
-        feed: gives the algorithm its fragments.
-        compute: the threads in which the learner computes.
-    """
+    """What learns."""
 
     policies: PolicySet
     sharing: Sharing
@@ -64,24 +55,10 @@ class LearnerParts:
 
 @dataclass(kw_only=True)
 class RoundRunner:
-    """Run the rounds of a training.
+    """Run the rounds of a training::
 
-        await runner.run(rounds)            # the next round; again and again
-        played = await runner.finish()      # or `break_off` and `conclude`
-
-    Attributes:
-        spec: of the resolved job.
-        run_id: identity of the run.
-        sampler: the actors at work.
-        learner: what learns from their fragments.
-        scoring: decides the number of actors.
-        evaluations: of the published weights.
-        checkpointing: saves the state.
-        state: of the run, after its last whole round.
-        billing: pays for the rounds.
-        needs: tells which actors are needed when.
-        listeners: receive the run's events.
-        stop: set when the run shall end.
+    await runner.run(rounds)            # the next round; again and again
+    played = await runner.finish()      # or `break_off` and `conclude`
     """
 
     spec: JobSpec
@@ -92,13 +69,15 @@ class RoundRunner:
     evaluations: Evaluations
     checkpointing: Checkpointing
     state: TrainingState
+    """Of the run after its last whole round."""
     billing: Billing
     needs: Needs
-    listeners: Sequence[Listener]
+    listeners: Listeners
     stop: asyncio.Event
+    """Set when the run shall end."""
     _stages: Stages = field(default_factory=Stages, init=False)
     """Of the round that comes, which begins with the toggle of sharing where there is one."""
-    _measured: deque[Progress] = field(default_factory=lambda: deque(maxlen=eta.KEPT), init=False)
+    _measured: deque[Progress] = field(default_factory=lambda: deque(maxlen=KEPT), init=False)
     """Where the run stood before this sitting's first round and after each, the last of them."""
     _updates: int = field(default=0, init=False)
     """Of the algorithm, up to the end of the last whole round."""
@@ -111,9 +90,6 @@ class RoundRunner:
 
     async def run(self, limits: Stop) -> None:
         """Train one round.
-
-        Args:
-            limits: at which the run shall end.
 
         Raises:
             Interrupted: the run shall end, and no fragment of the round was learned from.
@@ -226,8 +202,7 @@ class RoundRunner:
         with self._stages("detect"):
             regrouping = self.learner.sharing.regroup()
             self.state.forget_policies(regrouping.fresh, kept=regrouping.groups)
-        for listener in self.listeners:
-            listener.on_policies_regrouped(regrouping)
+        self.listeners.tell(lambda listener: listener.on_policies_regrouped(regrouping))
 
     def _account(
         self,
@@ -265,7 +240,7 @@ class RoundRunner:
                 work=self.billing.meter.work,
                 pods=self.billing.meter.pods,
                 weights_version=self.learner.policies.version,
-                eta=eta.of_run(self._measured, limits),
+                eta=run_seconds_left(self._measured, limits),
             ),
         )
 
@@ -312,5 +287,7 @@ class RoundRunner:
             await self.sampler.cache.publish_weights(version, payload)
 
     def _stage_started(self, stage: str) -> None:
-        for listener in self.listeners:
-            listener.on_stage_started(round=self.state.round + 1, stage=stage, actors=self.state.actors)
+        number, actors = self.state.round + 1, self.state.actors
+        self.listeners.tell(
+            lambda listener: listener.on_stage_started(round=number, stage=stage, actors=actors)
+        )

@@ -1,7 +1,5 @@
 """How an algorithm gets a round's fragments: all at once when they are complete, or as they arrive."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,9 +10,8 @@ from typing import Protocol
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.epochs import OnProgress, reporting_to
 from nitro_learner.algorithms.policy_set import PolicySet
-from nitro_learner.backends.base import ActorBackend
+from nitro_learner.backends.base import ActorBackend, causes, evidence
 from nitro_learner.backends.cache.base import Cache
-from nitro_learner.backends.troubles import causes, evidence
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import RoundFailed, RoundPlan, RoundResult
@@ -30,7 +27,6 @@ class RoundContext:
     """The round that a feed learns from.
 
     Attributes:
-        plan: of the round.
         actors: I_k.
         saved: done when the state before the round is on disk, if it is its turn; no update may begin
             earlier.

@@ -1,14 +1,11 @@
 """From a round's update to the next one's number of actors: the measurement, the scaler, the report."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from nitro_api import JobSpec
 from nitro_learner.algorithms.base import UpdateResult
@@ -18,7 +15,8 @@ from nitro_learner.boosting.gradient_noise import NoiseMeasurement, NoiseMeter
 from nitro_learner.boosting.surrogate import Surrogate
 from nitro_learner.scalers.base import Need, PolicyOutcome, RoundOutcome, Scaler
 from nitro_learner.training.compute import Compute
-from nitro_learner.training.round_report import Listener, RoundReport, mean_of
+from nitro_learner.training.listeners import Listeners
+from nitro_learner.training.round_report import RoundReport, mean_of
 from nitro_learner.training.sharing.toggles import Regrouping
 
 logger = logging.getLogger(__name__)
@@ -50,22 +48,15 @@ class _Pending:
 
 
 class Scoring:
-    """Score each round while the next one samples.
+    """Score each round while the next one samples::
 
-        scoring.measure(report, updates)                    # after round k's update; returns at once
-        held_up = await scoring.wait(idle=...)              # in round k + 1, with I_min slots started
-        actors = await scoring.settle()                     # I_{k+1}; the listeners get round k
-
-    Args:
-        spec: of the resolved job.
-        scaler: decides.
-        compute: runs the detector.
-        cache: the report has its use of memory.
-        listeners: receive every round that is scored.
+    scoring.measure(report, updates)                    # after round k's update; returns at once
+    held_up = await scoring.wait(idle=...)              # in round k + 1, with I_min slots started
+    actors = await scoring.settle()                     # I_{k+1}; the listeners get round k
     """
 
     def __init__(
-        self, spec: JobSpec, scaler: Scaler, compute: Compute, cache: Cache, listeners: Sequence[Listener]
+        self, spec: JobSpec, scaler: Scaler, compute: Compute, cache: Cache, listeners: Listeners
     ) -> None:
         self._scaler = scaler
         self._transitions = spec.scaling.min_actors * spec.environment.rollout_length
@@ -75,11 +66,6 @@ class Scoring:
         self._cache = cache
         self._listeners = listeners
         self._pending: _Pending | None = None
-
-    @property
-    def initial(self) -> int:
-        """I_1."""
-        return self._scaler.initial
 
     @property
     def pending(self) -> bool:
@@ -174,23 +160,16 @@ class Scoring:
             boosting_score=decision.score,
             policies={**report.policies, **wishes},
         )
-        for listener in self._listeners:  # before anything that waits: the actors take time to start
-            listener.on_round_done(report)
+        # Before anything that waits: the actors take time to start.
+        self._listeners.tell(lambda listener: listener.on_round_done(report))
         with contextlib.suppress(CacheError):  # a user who may not ask, or trouble that the round will meet
             memory = await self._cache.memory()
-            for listener in self._listeners:
-                listener.on_cache_measured(used=memory.used, limit=memory.limit)
+            self._listeners.tell(
+                lambda listener: listener.on_cache_measured(used=memory.used, limit=memory.limit)
+            )
         fields = report.row() | {"detector_seconds": report.counters.detector_seconds}
         logger.info("round done", extra={"fields": fields})
         return decision.actors
-
-    def state_dict(self) -> dict[str, Any]:
-        """The scaler's."""
-        return self._scaler.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict()`."""
-        self._scaler.load_state_dict(state)
 
 
 def _measured(report: RoundReport, measured: Mapping[str, _Measured]) -> RoundReport:

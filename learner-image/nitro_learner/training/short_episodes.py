@@ -4,8 +4,6 @@ An episode that a rollout's end cuts off, and that cannot go on in the next roll
 training episode. Where most episodes are longer, only short ones are left, and an evaluation says more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

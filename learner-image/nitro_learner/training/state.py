@@ -1,7 +1,5 @@
 """The state of a run between two rounds, without that of the algorithm, the scaler and the ledger."""
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping

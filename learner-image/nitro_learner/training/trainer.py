@@ -4,8 +4,6 @@ The trainer starts the actors, builds what learns, and has a `RoundRunner` train
 stop condition holds. Compute runs in threads; the event loop stays free for the actors.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -17,14 +15,14 @@ from nitro_learner import scalers
 from nitro_learner.backends.base import ActorBackend, BackendError
 from nitro_learner.backends.cache.base import CacheError
 from nitro_learner.checkpoints.store import CheckpointError
+from nitro_learner.sampling.dispatch import Sampler
 from nitro_learner.sampling.plans import EvaluationResult, RoundFailed
-from nitro_learner.sampling.sampler import Sampler
 from nitro_learner.scalers import Scaler
 from nitro_learner.training import failures, stop
 from nitro_learner.training.builder import Sitting, build
 from nitro_learner.training.compute import Compute, device_name
 from nitro_learner.training.costs import Meter
-from nitro_learner.training.guarded import guarded
+from nitro_learner.training.listeners import Listeners
 from nitro_learner.training.round_report import Listener, Outcome
 from nitro_learner.training.round_runner import RoundRunner
 from nitro_learner.training.waiting import Interrupted, unless
@@ -40,9 +38,7 @@ class Trainer:
         outcome = await trainer.run()
 
     Args:
-        sitting: what is trained, and where it goes on.
         backend: where actors run; the trainer starts and closes it.
-        meter: turns rounds into dollars.
         listeners: receive the run's events; an error of one that is not essential is a warning.
         scaler: used in place of the scaler that the job names.
         limits: returns the current spec.stop; None means the job's own.
@@ -65,7 +61,7 @@ class Trainer:
         self._spec = sitting.job.spec
         self._backend = backend
         self._meter = meter
-        self._listeners = guarded(listeners)
+        self._listeners = Listeners(listeners)
         self._scaler = scaler
         self._limits = limits
         self._rounds = self._spec.stop.rounds
@@ -211,7 +207,6 @@ class Trainer:
             drain_seconds=self._meter.left,
             estimated=self._meter.estimated,
         )
-        for listener in self._listeners:
-            listener.on_run_ended(outcome)
+        self._listeners.tell(lambda listener: listener.on_run_ended(outcome))
         logger.info("run ended", extra={"fields": {"reason": outcome.reason, "rounds": outcome.rounds}})
         return outcome

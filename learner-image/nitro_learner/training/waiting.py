@@ -1,7 +1,5 @@
 """Waits of the training loop: their time by stage, and their end when the run shall stop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

@@ -42,7 +42,7 @@ class _Weights:
 
 
 class Cache(ABC):
-    """Weights and fragments of one run::
+    """Weights and fragments of one run. Methods that do nothing here are for a cache outside this process::
 
     cache = backend.open_cache(run)
     await cache.publish_weights(version, payload)
@@ -91,8 +91,7 @@ class Cache(ABC):
     async def _remove(self, stale: Sequence[str]) -> None:
         """Drop weights."""
 
-    @abstractmethod
-    async def restore_weights(self, version: int) -> None:
+    async def restore_weights(self, version: int) -> None:  # noqa: B027
         """Store ``version`` again if it was lost. Raises as ``publish_weights``."""
 
     @abstractmethod
@@ -103,8 +102,7 @@ class Cache(ABC):
     async def wait(self, key: str, seconds: float) -> bytes | None:
         """Take the next fragment, waiting up to ``seconds`` (< 10) for one."""
 
-    @abstractmethod
-    async def open(self, key: str) -> None:
+    async def open(self, key: str) -> None:  # noqa: B027
         """Have actors work for a round's list again, if they were told to stop."""
 
     @abstractmethod
@@ -119,8 +117,7 @@ class Cache(ABC):
     async def memory(self) -> Memory:
         """How full the cache is."""
 
-    @abstractmethod
-    async def wait_reachable(self, seconds: float) -> None:
+    async def wait_reachable(self, seconds: float) -> None:  # noqa: B027
         """Return as soon as the cache answers. Raises CacheUnreachable after ``seconds``."""
 
     @abstractmethod

@@ -45,9 +45,6 @@ class MemoryCache(Cache):
             return None
         return self._lists[key].popleft()
 
-    async def open(self, key: str) -> None:
-        """Do nothing: this cache's actors cannot be told to stop."""
-
     async def clear(self, key: str, *, stop: bool) -> None:  # noqa: ARG002
         self._lists.pop(key, None)
         self._news.pop(key, None)
@@ -58,12 +55,6 @@ class MemoryCache(Cache):
     async def memory(self) -> Memory:
         used = sum(map(len, self._payloads.values())) + sum(sum(map(len, x)) for x in self._lists.values())
         return Memory(used=used, limit=0)
-
-    async def restore_weights(self, version: int) -> None:
-        """Do nothing: this cache never loses weights."""
-
-    async def wait_reachable(self, seconds: float) -> None:
-        """Return at once: this cache is always reachable."""
 
     async def close(self) -> None:
         self._payloads.clear()

@@ -60,7 +60,6 @@ class RedisCache(Cache):
         )
 
     async def restore_weights(self, version: int) -> None:
-        """Store ``version`` again if Redis lost it (a restart, an expiry). Raises as ``publish_weights``."""
         key, payload = self.weights_key(version), self._weights[version].payload
         async with self._restoring:  # every slot of a round asks at once; one SET is enough
             if not await self._call(lambda: self._redis.exists(key), "look for weights"):
@@ -74,7 +73,6 @@ class RedisCache(Cache):
         await self._call(lambda: self._redis.unlink(*stale), "remove old weights")
 
     async def pop(self, key: str) -> list[bytes]:
-        """Take up to 64 fragments that are there now; an empty list means that none was."""
         reply = await self._call(lambda: self._redis.lpop(key, POP_LIMIT), "take fragments")
         return list(reply or [])
 
@@ -88,28 +86,23 @@ class RedisCache(Cache):
         return None if reply is None else cast("bytes", reply[1])
 
     async def open(self, key: str) -> None:
-        """Have actors work for a round's list again, if they were told to stop."""
         await self._call(lambda: self._redis.unlink(keys.over(key)), "open a round", 1)
 
     async def clear(self, key: str, *, stop: bool) -> None:
-        """Remove a round's list, and have actors `stop` that still work for it."""
         await self._call(lambda: self._redis.unlink(key), "clear a round")
         if stop:
             over = keys.over(key)
             await self._call(lambda: self._redis.set(over, b"", ex=_OVER_SECONDS), "stop actors", 1)
 
     async def worked_on(self, key: str, slot: int) -> bool:
-        """Whether an actor says that it works on a slot of a round's list."""
         working = keys.working(key, slot)
         return bool(await self._call(lambda: self._redis.exists(working), "look for work", 1))
 
     async def memory(self) -> Memory:
-        """How full Redis is."""
         info = await self._call(lambda: self._redis.info("memory"), "read memory use")
         return Memory(used=int(info["used_memory"]), limit=int(info.get("maxmemory", 0)))
 
     async def wait_reachable(self, seconds: float) -> None:
-        """Return as soon as Redis answers. Raises CacheUnreachable after ``seconds``."""
         end = asyncio.get_running_loop().time() + seconds
         while True:
             try:

@@ -1,20 +1,19 @@
 """Statistics of tasks: retries, drops, bytes and times."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 
-@dataclass(frozen=True)
-class TaskStats:
-    """Statistics of a group of tasks: counts by reason, bytes, billed seconds, also those of failed tasks.
+@dataclass
+class Counts:
+    """What a group of tasks has taken so far: counts by reason, bytes, billed seconds, also those of failed
+    tasks.
 
     ``estimated``: invocations whose billed time was not reported, so that it is an estimate.
 
-    ``task_seconds``: the worker's own time per task; ``seconds``: ``total`` = ``sample`` (what the workers'
-    own times take, packed without gaps) + ``dispatch`` (the rest: queueing, transfer, cold starts, retries).
+    ``task_seconds``: the worker's own time per task.
 
     ``late``: answered tasks that had to wait for a worker, because none was ready and free, or because the
     first request failed.
@@ -22,23 +21,6 @@ class TaskStats:
     ``overhead_seconds``: of each answered request, what it took beyond the worker's own time: queueing in
     front of the worker, a cold start, transfer.
     """
-
-    retries: Mapping[str, int]
-    dropped: Mapping[str, int]
-    cold_starts: int
-    bytes: int
-    billed_seconds: list[float]
-    estimated: int
-    task_seconds: Mapping[int, float]
-    deadline_misses: int
-    overhead_seconds: list[float]
-    seconds: Mapping[str, float]
-    late: int = 0
-
-
-@dataclass
-class Counts:
-    """Counts and times while tasks still run; see TaskStats."""
 
     retries: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
@@ -56,7 +38,7 @@ class Counts:
         self.billed_seconds.append(seconds)
         self.estimated += estimated
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: Self) -> None:
         """Add other counts. If both have a task, both times are kept, one with a new number."""
         self.retries += other.retries
         self.dropped += other.dropped
@@ -71,21 +53,22 @@ class Counts:
         self.overhead_seconds += other.overhead_seconds
         self.late += other.late
 
-    def stats(self, seconds: float, at_once: int) -> TaskStats:
+    def stats(self, seconds: float, at_once: int) -> "TaskStats":
         """Return the statistics of tasks that took `seconds`, with at most `at_once` requests at a time."""
         # What the workers' own times would take, packed without gaps; the rest is queueing and transfer.
         times = list(self.task_seconds.values()) or [0.0]
         sample = min(seconds, max(max(times), sum(times) / at_once))
         return TaskStats(
-            retries=dict(self.retries),
-            dropped=dict(self.dropped),
-            cold_starts=self.cold_starts,
-            bytes=self.bytes,
-            billed_seconds=list(self.billed_seconds),
-            estimated=self.estimated,
-            task_seconds=dict(self.task_seconds),
-            deadline_misses=self.deadline_misses,
-            overhead_seconds=list(self.overhead_seconds),
-            seconds={"total": seconds, "sample": sample, "dispatch": seconds - sample},
-            late=self.late,
+            **vars(self), seconds={"total": seconds, "sample": sample, "dispatch": seconds - sample}
         )
+
+
+@dataclass
+class TaskStats(Counts):
+    """The counts of tasks that are done.
+
+    ``seconds``: ``total`` = ``sample`` (what the workers' own times take, packed without gaps) + ``dispatch``
+    (the rest: queueing, transfer, cold starts, retries).
+    """
+
+    seconds: Mapping[str, float] = field(default_factory=dict)

@@ -8,11 +8,10 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic
 
-from nitro_learner.backends.base import LEFT_WORKING, AbandonedError, RetryableError
+from nitro_learner.backends.base import LEFT_WORKING, AbandonedError, RetryableError, Trouble
 from nitro_learner.backends.cache.base import Cache, CacheError, CacheUnreachable
 from nitro_learner.backends.tasks.counts import Counts
 from nitro_learner.backends.tasks.task import ResultRefused, T, Task, Work
-from nitro_learner.backends.troubles import Trouble
 
 MAX_TRIES = 5
 """Invocations of one task within one deadline."""

@@ -1,13 +1,11 @@
 """A task of a pool: its request to a worker, and its progress."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from nitro_learner.backends.troubles import UNANSWERED
+from nitro_learner.backends.base import UNANSWERED, Ack
 
 T = TypeVar("T")
 
@@ -29,27 +27,6 @@ class ResultRefused(Exception):  # noqa: N818
         self.reason = reason
         self.task = task
         self.attempt = attempt
-
-
-class Answer(Protocol):
-    """A worker's confirmation that it has stored the result of task ``slot`` (see backends.base.Ack)."""
-
-    @property
-    def slot(self) -> int: ...
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def cold_start(self) -> bool: ...
-    @property
-    def seconds(self) -> Mapping[str, float]: ...
-    @property
-    def wall_seconds(self) -> float: ...
-    @property
-    def billed_seconds(self) -> float: ...
-    @property
-    def estimated(self) -> bool: ...
-    @property
-    def found_ready(self) -> bool: ...
 
 
 class Workers(Protocol):
@@ -83,7 +60,7 @@ class Work(Generic[T]):
     """
 
     key: str
-    ask: Callable[[int, int], Awaitable[Answer]]
+    ask: Callable[[int, int], Awaitable[Ack]]
     decode: Callable[[bytes], tuple[int, T]]
     recover: Callable[[str], Awaitable[None]]
 

@@ -1,7 +1,5 @@
 """A folder as the Hugging Face Hub expects it: the policy, its job, and a model card."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml
@@ -9,7 +7,7 @@ import yaml
 from nitro_actor.actions import action_space
 from nitro_actor.masks import choices
 from nitro_api.costs.amounts import dollars
-from nitro_learner.api.exported import write_exported
+from nitro_learner.api.loading import write_exported
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.api.run import Run
 from nitro_learner.deployment.export.networks import as_onnx, takes_available

@@ -1,7 +1,5 @@
 """Policies as networks that other programs run: ONNX and torch.export."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

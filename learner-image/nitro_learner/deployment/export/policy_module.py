@@ -4,8 +4,6 @@ It computes what `nitro_actor.policy` and `nitro_actor.stack` compute in NumPy. 
 plain PyTorch operators, because torch.export follows those.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -15,12 +15,11 @@ says that the server has too much to do now: the same request may be served late
 an answer in time is disconnected.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
+import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from typing import Any
@@ -30,8 +29,9 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import exposition
 
+from nitro_api.doors import BACKLOG, Rate, doors
+from nitro_learner.api.players import LARGEST
 from nitro_learner.api.policy import TrainedPolicy
-from nitro_learner.api.rows import LARGEST
 from nitro_learner.deployment.serving.description import Route, described
 from nitro_learner.deployment.serving.metrics import ServingMetrics
 from nitro_learner.deployment.serving.requests import Act, Acted, AgentSpaces, Served, Welcome, parsed
@@ -62,6 +62,13 @@ _REFUSALS = {
     415: "the body is compressed",
     503: "too much to do now; ask again later",
 }
+_GRACE_SECONDS = BODY_SECONDS + 5
+"""Time that running requests have when the server is to end."""
+_KEEP_ALIVE_SECONDS = 75.0
+PLACES = 256
+"""Connections at once."""
+RATE = Rate(burst=500, per_second=200, shuts_out=False)
+"""How fast one address may open them. It may be that of a load balancer, so it is never shut out."""
 
 
 def make_app(policy: TrainedPolicy) -> web.Application:
@@ -277,3 +284,35 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
 
 def _error(status: int, text: str) -> web.Response:
     return web.json_response({"error": text}, status=status)
+
+
+async def serve(policy: TrainedPolicy, host: str, port: int, listening: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        port: 0 takes a free one.
+        listening: is told the address once requests are accepted.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    runner = web.AppRunner(
+        make_app(policy),
+        access_log=None,
+        auto_decompress=False,  # a body that cannot be decompressed would be a 500 with tracebacks
+        keepalive_timeout=_KEEP_ALIVE_SECONDS,
+        shutdown_timeout=_GRACE_SECONDS,
+    )
+    await runner.setup()
+    try:
+        for door in doors(host, port, places=PLACES, rate=RATE):
+            await web.SockSite(runner, door, backlog=BACKLOG).start()
+        address, bound, *_ = runner.addresses[0]
+        listening(f"http://{f'[{address}]' if ':' in address else address}:{bound}")
+        await stop.wait()
+    finally:
+        await runner.cleanup()

@@ -1,7 +1,5 @@
 """The service in the words of OpenAPI, made from its routes, its models and the policy's spaces."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The metrics of a served policy; docs/metrics.md lists them."""
 
-from __future__ import annotations
-
 from prometheus_client import (
     CollectorRegistry,
     Counter,

@@ -1,7 +1,5 @@
 """What a served policy is asked, and what it answers: models that check requests and describe the service."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any
 

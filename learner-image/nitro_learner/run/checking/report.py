@@ -4,8 +4,6 @@ report = report_of(process.record(10))
 report.faults       # change what is learned
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Which trackers a job has, and whether they are installed."""
 
-from __future__ import annotations
-
 from importlib import metadata
 
 from nitro_api import FieldError, JobInvalid, JobSpec

@@ -1,7 +1,5 @@
 """What every tracker does, and what it is told of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +12,9 @@ class TrackedRun:
 
     Attributes:
         id: the run's identity, kept over resumes: it says which of the tracker's runs goes on.
-        name: of the job.
         settings: of the tracker in the job, in camelCase, such as spec.tracking.mlflow.
         config: the resolved job without values that may be secret.
         tags: the environment, the algorithm, and the versions of the packages that compute.
-        folder: of the run.
-        learner: process that trains.
     """
 
     id: str

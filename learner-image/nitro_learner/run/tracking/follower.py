@@ -11,9 +11,8 @@ All that takes long or fails happens here, beside the training, in a library tha
 Nothing waits in a queue: rounds that could not be recorded are read again from the folder.
 """
 
-from __future__ import annotations
-
 import contextlib
+import csv
 import fcntl
 import json
 import os
@@ -22,16 +21,21 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from nitro_learner.run.published import published_job
-from nitro_learner.run.rundir import RunDir
-from nitro_learner.run.tracking.base import TrackedRun, Tracker
-from nitro_learner.run.tracking.described import final_figures, write_policy
-from nitro_learner.run.tracking.rounds import Rounds
+import yaml
 
+from nitro_learner.checkpoints.store import CheckpointStore
+from nitro_learner.run import policy_files
+from nitro_learner.run.policy_file import EXPORTED, policy_file
+from nitro_learner.run.published import published_job
+from nitro_learner.run.recorders import tag
+from nitro_learner.run.rundir import RunDir
+from nitro_learner.run.tracking.base import MeasuredRound, TrackedRun, Tracker
+
+_OF_POLICIES = tuple(name for name in policy_files.COLUMNS if name not in ("round", "policy", "agents"))
 STUCK_SECONDS = 120.0
 """Longest time of one call of a tracker: then the process ends, and the learner starts another one."""
 GONE_SECONDS = 10.0
@@ -41,14 +45,87 @@ LAST_TRIES = 3
 _LONGEST_PAUSE = 300.0
 
 
+def final_figures(folder: RunDir) -> dict[str, float]:
+    """Figures of the run's end: return of the final policy, and cost in US dollars."""
+    summary = folder.read_summary()
+    figures = {"final/cost": summary["cost"]["total"]}
+    evaluation = summary.get("evaluation", {})
+    figures |= {f"final/return_{name}": evaluation[name] for name in ("mean", "std") if name in evaluation}
+    figures |= {f"final/agent/{name}": value for name, value in evaluation.get("agents", {}).items()}
+    return {name: float(value) for name, value in figures.items()}
+
+
+def write_policy(folder: RunDir, config: Mapping[str, Any], target: Path) -> list[Path]:
+    """Write the final policy and its job, under the names that `nitro export --format hub` gives them.
+
+    Raises:
+        CheckpointError: all checkpoints are damaged.
+    """
+    checkpoint = CheckpointStore(folder.checkpoints, keep_last=1).latest(attached=False, only=["played"])
+    assert checkpoint is not None, "a run that has finished has a checkpoint"
+    job, policy = target / "job.yaml", target / EXPORTED
+    job.write_text(yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True), encoding="utf-8")
+    policy.write_bytes(policy_file(checkpoint.state["played"], checkpoint.round))
+    return [job, policy]
+
+
+class Rounds:
+    """Reads metrics.csv and policies.csv once, from their beginning, as far as it is told.
+
+    Only rounds that a checkpoint has are asked for: their rows are whole, and no resume makes them again.
+    """
+
+    def __init__(self, folder: RunDir) -> None:
+        self._metrics = _Rows(folder.metrics)
+        self._policies = _Rows(folder.policies)
+
+    def up_to(self, last: int, at: float) -> Iterator[MeasuredRound]:
+        """The rounds up to `last` that were not returned yet, in order.
+
+        `at` is the time at which `last` was done. Those before it were done earlier by the training time that
+        lies between; time between two sittings of the run does not count.
+        """
+        rows = list(self._metrics.up_to(last))
+        for row in rows:
+            round = int(row["round"])
+            values = {tag(name): float(value) for name, value in row.items() if name != "env_steps" and value}
+            before = float(rows[-1]["wall_seconds"]) - float(row["wall_seconds"])
+            for own in self._policies.up_to(round):
+                measured = {name: float(own[name]) for name in _OF_POLICIES if own.get(name)}
+                values |= {f"policy/{own['policy']}/{name}": value for name, value in measured.items()}
+            yield MeasuredRound(round, int(row["env_steps"]), at - before, values)
+
+
+class _Rows:
+    """The rows of a CSV file that grows, each once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+        self._head: list[str] = []
+
+    def up_to(self, last: int) -> Iterator[dict[str, str]]:
+        """The next rows, as far as their round is at most `last`. None where there is no file."""
+        if self._file is None:
+            if not self._path.exists():
+                return
+            self._file = self._path.open(encoding="utf-8")
+            self._head = next(csv.reader([self._file.readline()]))
+        while True:
+            place = self._file.tell()
+            line = self._file.readline()
+            row = dict(zip(self._head, next(csv.reader([line]), ()), strict=False))
+            if not line.endswith("\n") or int(row["round"]) > last:
+                self._file.seek(place)
+                return
+            yield row
+
+
 class Follower:
     """Follows one run for one tracker.
 
     Args:
-        name: of the tracker.
-        run: what the tracker is told of the run.
         make: makes the tracker; it imports the tracker's library.
-        out: where lines for the learner go.
     """
 
     def __init__(

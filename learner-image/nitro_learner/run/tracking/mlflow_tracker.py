@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -10,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nitro_learner.run.same_job import leaves
 from nitro_learner.run.tracking.base import MeasuredRound, TrackedRun
-from nitro_learner.run.tracking.described import flattened
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -143,3 +144,9 @@ class MlflowTracker:
             self._id, sampling_interval=_SYSTEM_SECONDS, resume_logging=True
         )
         self._monitor.start()  # type: ignore[no-untyped-call]
+
+
+def flattened(config: Mapping[str, Any]) -> dict[str, str]:
+    """The leaves of a config by their paths, such as `algorithm.learningRate`, as text."""
+    fields = leaves(config) if config else ()
+    return {path: value if isinstance(value, str) else json.dumps(value) for path, value in fields}

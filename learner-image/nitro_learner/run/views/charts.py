@@ -104,11 +104,7 @@ def charts(columns: Columns, x: str, groups: AgentGroups | None = None) -> list[
 
 
 def learning_charts(columns: Columns, x: str) -> list[tuple[str, str]]:
-    """The title and the SVG of each chart that tells how the learner learns, and of the job's info metrics.
-
-    Args:
-        columns, x: see `charts`.
-    """
+    """Title and SVG of each chart that tells how the learner learns, and of the job's info metrics."""
     own = {name: f"{name.removeprefix('info_')}, mean" for name in columns if name.startswith("info_")}
     return [
         (title, _svg(_curve(name), columns, x, np.empty(0)))

@@ -3,8 +3,6 @@
 It knows what reports are made of: headings, paragraphs, lists, tables, pictures and code.
 """
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Generated sections of a Markdown page, between two markers. What people write around them stays."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from nitro_learner.run.rundir import RunDirError, write_text

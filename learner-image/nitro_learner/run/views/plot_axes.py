@@ -1,7 +1,5 @@
 """The x axes that a run's curves can be drawn over, and the kinds of pictures."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 positions.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -21,7 +19,7 @@ from pydantic import ValidationError
 from nitro_api import JobInvalid, load_job, resolve
 from nitro_learner.run.metrics_file import columns_of, read_metrics
 from nitro_learner.run.rundir import RunDir
-from nitro_learner.run.same_job import depends_on_rounds
+from nitro_learner.run.same_job import depends_on_rounds, leaves
 from nitro_learner.run.views.agent_groups import AgentGroups, groups_of
 from nitro_learner.training.short_episodes import end_short
 
@@ -42,9 +40,6 @@ class RunCurves:
     """One run folder's curves.
 
     Attributes:
-        path: the run folder.
-        name: of the job.
-        seed: of the job.
         spec: as in job.yaml, without what may differ between repetitions.
         columns: metrics.csv by column, f64 [rounds], NaN where a cell is empty.
         groups: who played which policy; only for several agents.
@@ -173,7 +168,7 @@ def group(runs: Sequence[RunCurves]) -> dict[str, list[RunCurves]]:
                 break
         else:
             groups.append([run])
-    flat = [dict(_flatten(members[0].spec)) for members in groups]
+    flat = [{path: value for path, value in leaves(members[0].spec) if value != {}} for members in groups]
     differing = _differing(flat)
     telling = [key for key in _PLAIN if key in differing] or differing[:3]
     labels: dict[str, list[RunCurves]] = {}
@@ -201,12 +196,6 @@ def _differing(specs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Paths of the fields that are not equal in all specs."""
     paths = sorted({path for spec in specs for path in spec})
     return [path for path in paths if len({str(spec.get(path)) for spec in specs}) > 1]
-
-
-def _flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        return [item for key, child in value.items() for item in _flatten(child, f"{path}.{key}".lstrip("."))]
-    return [(path, value)]
 
 
 def align(runs: Sequence[RunCurves], x: str, y: str, *, steps: bool = False) -> tuple[Floats, Floats]:

@@ -11,10 +11,9 @@ import numpy as np
 
 from nitro_learner.run.metrics_file import columns_of, read_metrics
 from nitro_learner.run.rundir import RunDir, RunDirError
-from nitro_learner.run.views.job_pods import PastNeed
 from nitro_learner.run.views.plot_groups import time_unit_of
 from nitro_learner.run.views.plot_style import COLOURS, INK, MUTED, picture
-from nitro_learner.run.views.pod_lives import STATES, Span, vcpu_seconds
+from nitro_learner.run.views.pod_lives import STATES, PastNeed, Span, vcpu_seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

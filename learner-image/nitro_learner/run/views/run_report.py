@@ -1,7 +1,5 @@
 """The report of a run: one HTML file that needs nothing else, of a run folder or of a job on a cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -249,11 +247,7 @@ def of_run(path: Path) -> RunReport:
 
 
 def of_job(job: Mapping[str, Any]) -> RunReport:
-    """The report of a job on a cluster, from its status.
-
-    Args:
-        job: the NitroTrainingJob as the API server has it.
-    """
+    """The report of a job on a cluster, from its status."""
     status = job.get("status") or {}
     training = status.get("training") or {}
     history = training.get("history") or []

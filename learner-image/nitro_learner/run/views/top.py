@@ -1,12 +1,10 @@
 """The table of a cluster's jobs, for a terminal of any width."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Group, JustifyMethod
 from rich.table import Table
@@ -85,7 +83,7 @@ class Row:
     age_seconds: float
 
     @classmethod
-    def of(cls, job: Mapping[str, Any], now: datetime) -> Row:
+    def of(cls, job: Mapping[str, Any], now: datetime) -> Self:
         """The row of a NitroTrainingJob, which is as the API server has it."""
         status = job.get("status") or {}
         training, actors = status.get("training") or {}, status.get("actors") or {}

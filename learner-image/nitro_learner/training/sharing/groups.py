@@ -3,8 +3,6 @@
 Agents that may share are those of one class that learn by one algorithm; such agents are called a pool here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -43,7 +41,6 @@ def cluster(distances: NDArray[np.float64], count: int, seed: Sequence[int]) -> 
 
     Args:
         distances: symmetric, f64 [n, n].
-        count: number of clusters.
         seed: equal seeds give equal groups.
 
     Returns:
@@ -99,7 +96,6 @@ def base(
     the highest return decides, then the order.
 
     Args:
-        members: of the group, in order.
         ratios: convexity ratio of each agent's policy.
         returns: return of each agent in the newest round; a missing one loses against all.
     """

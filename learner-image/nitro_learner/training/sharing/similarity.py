@@ -1,7 +1,5 @@
 """How much agents differ: distances between their policies, or between what they saw and did."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -2,12 +2,10 @@
 (MARLess, SoCC 2025).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +20,7 @@ from nitro_learner.data.batch import Fragment
 from nitro_learner.training.compute import Compute
 from nitro_learner.training.sharing import groups as grouping
 from nitro_learner.training.sharing import similarity
-from nitro_learner.training.sharing.modes import Dynamic, Mode, RandomToggle, Static
+from nitro_learner.training.sharing.modes import Dynamic, Mode, RandomToggle
 
 _OBSERVATIONS, _SAMPLES, _GROUPS, _BASES = 0x6F6273, 0x736D70, 0x677270, 0x627365
 """Set the random numbers of this module apart from each other and from others of the same seed."""
@@ -80,7 +78,7 @@ class Regrouping:
         return asdict(self) | ordered | {"fresh": sorted(self.fresh)}
 
     @classmethod
-    def of_state(cls, state: Mapping[str, Any]) -> Regrouping:
+    def of_state(cls, state: Mapping[str, Any]) -> Self:
         """The toggle of `to_state()`."""
         mappings = {name: dict(state[name]) for name in _MAPPINGS}
         return cls(**{**state, **mappings, "fresh": frozenset(state["fresh"])})
@@ -105,12 +103,6 @@ class Sharing:
         ...                                             # the run may end here, or be saved
         if sharing.pending:
             regrouping = sharing.regroup()              # as round k + 1 begins
-
-    Args:
-        spec: of the resolved job.
-        environment: the actors' environment.
-        policies: are regrouped.
-        compute: compares policies in the detector's thread.
 
     Attributes:
         pending: the toggle that is decided and not yet carried out.
@@ -142,7 +134,7 @@ class Sharing:
     def _make_mode(self) -> Mode:
         sharing, rounds = self._spec.shared, self._spec.stop.rounds
         if not self._policies.teams():  # of a single agent
-            return Static()
+            return Mode()
         if sharing.mode in ("dynamic", "random-base"):
             return Dynamic(sharing.window, sharing.slope)
         if sharing.mode == "random-toggle":
@@ -151,7 +143,7 @@ class Sharing:
                 return RandomToggle(sharing.toggles, sharing.window, rounds, self._spec.seed)
             except ValueError as error:
                 raise JobInvalid([FieldError("spec.sharing.toggles", sharing.toggles, str(error))]) from None
-        return Static()
+        return Mode()
 
     @property
     def shared(self) -> bool:
@@ -179,7 +171,6 @@ class Sharing:
 
         Args:
             reason: what `toggles` said.
-            fragments: of the round.
             returns: see `agent_returns`.
             ratios: the round's convexity ratio of each policy.
         """

@@ -7,8 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from nitro_actor.environment import Environment
-from nitro_learner.api.episode import PlayedEpisode
-from nitro_learner.api.policy import TrainedPolicy
+from nitro_learner.api.policy import PlayedEpisode, TrainedPolicy
 from parallel_environments import arena, container
 
 STACK = 3

@@ -17,7 +17,7 @@ from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Coefficients, Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.boosting.detector import Detector, convexity_ratio, transitions
-from nitro_learner.boosting.hvp import hessian
+from nitro_learner.boosting.hvp import Hessian
 from nitro_learner.boosting.surrogate import Function, Objective
 from nitro_learner.networks.actor_critic import ActorCritic, HeadKind
 from nitro_learner.networks.distributions import Bernoulli, Categorical, MultiCategorical
@@ -297,7 +297,7 @@ def test_the_hessian_of_several_whole_numbers_is_that_of_finite_differences(
     expected = (gradient(1e-5) - gradient(-1e-5)) / 2e-5
     if objective == "ratio1":  # its ratio is taken at the present parameters, so the difference is another
         expected = dense(function) @ torch.cat([d.flatten() for d in direction])
-    with hessian(function) as operator:
+    with Hessian(function) as operator:
         found = operator(torch.cat([d.flatten() for d in direction]))
     assert expected.norm() > 0.01
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)

@@ -11,7 +11,7 @@ import torch
 from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor, nn
 
-from nitro_learner.boosting.hvp import Hessian, hessian
+from nitro_learner.boosting.hvp import Hessian
 from nitro_learner.boosting.lanczos import extremes
 from nitro_learner.boosting.surrogate import Function
 from nitro_learner.networks.actor_critic import ActorCritic
@@ -75,7 +75,7 @@ def test_products_and_extremes_equal_the_dense_hessians(parts: int) -> None:
     objective = Objective(torch.float64)
     dense = objective.dense()
     assert 400 < len(dense) < 600
-    with hessian(objective.function(parts)) as operator:
+    with Hessian(objective.function(parts)) as operator:
         v = start(operator.size)
         torch.testing.assert_close(operator(v), dense @ v, rtol=1e-9, atol=1e-12)
         found = extremes(operator, v)
@@ -90,7 +90,7 @@ def test_products_and_extremes_equal_the_dense_hessians(parts: int) -> None:
 
 def test_eigenvectors_are_those_of_the_extremes() -> None:
     objective = Objective(torch.float64)
-    with hessian(objective.function()) as operator:
+    with Hessian(objective.function()) as operator:
         found = extremes(operator, start(operator.size), max_iterations=60, vectors=True)
         assert found.vectors is not None
         for theta, vector, residual in zip(
@@ -103,7 +103,7 @@ def test_eigenvectors_are_those_of_the_extremes() -> None:
 
 def test_equals_scipys_eigsh() -> None:
     objective = Objective(torch.float64)
-    with hessian(objective.function()) as operator:
+    with Hessian(objective.function()) as operator:
 
         def matvec(v: np.ndarray) -> np.ndarray:
             return operator(torch.from_numpy(v.ravel().copy())).numpy()
@@ -118,14 +118,14 @@ def test_equals_scipys_eigsh() -> None:
 def test_float32_equals_float64() -> None:
     results = []
     for dtype in (torch.float32, torch.float64):
-        with hessian(Objective(dtype).function()) as operator:
+        with Hessian(Objective(dtype).function()) as operator:
             results.append(extremes(operator, start(operator.size).to(dtype)))
     assert results[0].smallest == pytest.approx(results[1].smallest, rel=1e-4)
     assert results[0].largest == pytest.approx(results[1].largest, rel=1e-4)
 
 
 def test_is_symmetric() -> None:
-    with hessian(Objective(torch.float64).function()) as operator:
+    with Hessian(Objective(torch.float64).function()) as operator:
         for seed in range(5):
             u, v = start(operator.size, seed=seed), start(operator.size, seed=seed + 100)
             assert torch.dot(u, operator(v)).item() == pytest.approx(
@@ -137,7 +137,7 @@ def test_equals_finite_differences_of_the_gradient() -> None:
     objective = Objective(torch.float64)
     gradient = torch.func.grad(objective.plain)
     flat, h = objective.flat(), 1e-6
-    with hessian(objective.function()) as operator:
+    with Hessian(objective.function()) as operator:
         for seed in range(3):
             v = start(operator.size, seed=seed)
             v /= v.norm()
@@ -148,7 +148,7 @@ def test_equals_finite_differences_of_the_gradient() -> None:
 def test_ratio_of_the_loss_is_the_inverse_of_the_objectives() -> None:
     found = []
     for sign in (1.0, -1.0):
-        with hessian(Objective(torch.float64, sign).function()) as operator:
+        with Hessian(Objective(torch.float64, sign).function()) as operator:
             found.append(extremes(operator, start(operator.size)))
     objective, loss = (-f.largest / f.smallest for f in found)
     assert objective * loss == pytest.approx(1.0, rel=1e-9)
@@ -170,7 +170,7 @@ def test_ratio_of_the_loss_is_the_inverse_of_the_objectives() -> None:
 def test_quadratics_of_known_spectrum(spectrum: np.ndarray, dtype: torch.dtype) -> None:
     diagonal = torch.tensor(spectrum, dtype=dtype)
     theta = torch.ones(len(spectrum), dtype=dtype, requires_grad=True)
-    with hessian(Function([lambda: 0.5 * (diagonal * theta**2).sum()], [theta])) as operator:
+    with Hessian(Function([lambda: 0.5 * (diagonal * theta**2).sum()], [theta])) as operator:
         found = extremes(operator, start(len(spectrum)).to(dtype), max_iterations=40)
     assert found.converged
     assert found.smallest == pytest.approx(spectrum.min(), rel=2e-3, abs=1e-5)
@@ -179,7 +179,7 @@ def test_quadratics_of_known_spectrum(spectrum: np.ndarray, dtype: torch.dtype) 
 
 def test_a_flat_function_has_a_zero_spectrum() -> None:
     theta = torch.ones(10, requires_grad=True)
-    with hessian(Function([lambda: (2 * theta).sum()], [theta])) as operator:
+    with Hessian(Function([lambda: (2 * theta).sum()], [theta])) as operator:
         found = extremes(operator, start(10, torch.float32))
     assert (found.smallest, found.largest, found.iterations) == (0.0, 0.0, 1)
 
@@ -207,7 +207,7 @@ def test_leaves_no_trace() -> None:
         p.grad = torch.full_like(p, 7.0)
     network.train()
     before = objective.flat().clone(), torch.get_rng_state(), np.random.get_state()[1].copy()
-    with hessian(objective.function(parts=2)) as operator:
+    with Hessian(objective.function(parts=2)) as operator:
         extremes(operator, start(operator.size, torch.float32))
     assert torch.equal(objective.flat(), before[0])
     assert all(bool((p.grad == 7).all()) for p in network.parameters() if p.grad is not None)
@@ -227,10 +227,9 @@ def test_frees_the_graph_without_the_garbage_collector() -> None:
 
     gc.disable()
     try:
-        operator = Hessian(Function([value], objective.parameters))
-        operator(start(operator.size, torch.float32))
-        assert intermediate[0]() is not None
-        operator.free()
+        with Hessian(Function([value], objective.parameters)) as operator:
+            operator(start(operator.size, torch.float32))
+            assert intermediate[0]() is not None
         assert intermediate[0]() is None
     finally:
         gc.enable()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nitro_learner.cluster import cluster_pods
-from nitro_learner.cluster.cluster_pods import ClusterPods
+from nitro_learner.cluster import job_mirror
+from nitro_learner.cluster.job_mirror import ClusterPods
 
 STATUS: dict[str, Any] = {
     "podSeconds": 100.0,
@@ -25,14 +25,14 @@ STATUS: dict[str, Any] = {
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr(cluster_pods.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(job_mirror.time, "monotonic", lambda: now[0])
     return now
 
 
 def read(status: dict[str, Any], before: ClusterPods | None = None) -> ClusterPods:
     found = ClusterPods.of(status, 4, before)
     assert found is not None
-    return replace(found, read_at=cluster_pods.time.monotonic()) if found is not before else found
+    return replace(found, read_at=job_mirror.time.monotonic()) if found is not before else found
 
 
 def test_ready_pods_use_time_and_cpu_between_the_operators_writes(clock: list[float]) -> None:

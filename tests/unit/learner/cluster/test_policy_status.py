@@ -10,7 +10,7 @@ import pytest
 from nitro_api.spec.learner_status import MOST_AGENTS
 from nitro_api.spec.sharing import Sharing
 from nitro_api.spec.status import JobStatus
-from nitro_learner.cluster.policy_status import PolicyStatus
+from nitro_learner.cluster.report_fields import PolicyStatus
 from nitro_learner.training.round_report import PolicyReport
 from nitro_learner.training.sharing.toggles import Regrouping
 

@@ -7,8 +7,7 @@ import pytest
 from actor_support import environment
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec, NitroTrainingJob, resolve
-from nitro_learner.run.check_listener import CheckListener
-from nitro_learner.run.checking.process import EnvironmentCheck
+from nitro_learner.run.check_listener import CheckListener, EnvironmentCheck
 from train_support import job
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 
 from actor_support import environment
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_learner.run.checking.first_actions import warnings
+from nitro_learner.run.checking.job_fit import first_actions
 
 
 def described(*bounds: tuple[float | None, float | None], **action: Any) -> DescribedEnvironment:
@@ -29,7 +29,7 @@ def described(*bounds: tuple[float | None, float | None], **action: Any) -> Desc
     ],
 )
 def test_bounds_that_the_first_policy_reaches_pass(bounds: Any) -> None:
-    assert warnings(described(*bounds)) == []
+    assert first_actions(described(*bounds)) == []
 
 
 @pytest.mark.parametrize(
@@ -44,20 +44,20 @@ def test_bounds_that_the_first_policy_reaches_pass(bounds: Any) -> None:
     ],
 )
 def test_bounds_far_from_it_are_told(bounds: Any, said: str) -> None:
-    (warning,) = warnings(described(*bounds))
+    (warning,) = first_actions(described(*bounds))
     assert warning.startswith("spec.environment.rescaleActions: ")
     assert said in warning
-    assert warnings(described(*bounds, rescaled=True)) == []
+    assert first_actions(described(*bounds, rescaled=True)) == []
 
 
 def test_the_class_is_named() -> None:
     box = {"kind": "continuous", "size": 1, "low": [0.0], "high": [100.0]}
     one = {"agents": ["truck_0"], "observation": {}, "action": box}
     two = {"agents": ["light_0"], "observation": {}, "action": {"kind": "discrete", "n": 2}}
-    (warning,) = warnings(DescribedEnvironment.from_json({"classes": {"truck": one, "light": two}}))
+    (warning,) = first_actions(DescribedEnvironment.from_json({"classes": {"truck": one, "light": two}}))
     assert "actions[0] of truck goes from 0 to 100" in warning
 
 
 @pytest.mark.parametrize("id_", ["Humanoid-v5", "Pendulum-v1", "InvertedPendulum-v5", "Pusher-v5", "Ant-v5"])
 def test_gymnasiums_own_environments_pass(id_: str) -> None:
-    assert warnings(DescribedEnvironment.from_json(environment(id_, 1).spec.to_json())) == []
+    assert first_actions(DescribedEnvironment.from_json(environment(id_, 1).spec.to_json())) == []

@@ -6,12 +6,12 @@ import pytest
 
 from actor_support import environment
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_learner.run.checking.lost_digits import warnings
+from nitro_learner.run.checking.job_fit import lost_digits
 from parallel_environments import several
 
 
 def told(name: str, **kwargs: Any) -> list[str]:
-    return warnings(
+    return lost_digits(
         DescribedEnvironment.from_json(
             environment("x", 1, f"space_environments:{name}", **kwargs).spec.to_json()
         )
@@ -37,5 +37,5 @@ def test_the_class_is_named() -> None:
     spec = DescribedEnvironment.from_json(
         several("x", 1, entry, observation="long integers", action="bits").spec.to_json()
     )
-    (warning,) = warnings(spec)
+    (warning,) = lost_digits(spec)
     assert f"observations of a may hold whole numbers up to {2**40}," in warning

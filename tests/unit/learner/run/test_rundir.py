@@ -24,7 +24,7 @@ from nitro_learner.run.rundir import RunDir, RunDirError, naming
 from nitro_learner.run.runs import open_run
 from nitro_learner.run.same_job import check_same_job
 from nitro_learner.run.session import train
-from nitro_learner.run.tracking.rounds import Rounds
+from nitro_learner.run.tracking.follower import Rounds
 from nitro_learner.run.views.plot import draw
 from nitro_learner.training.round_report import COLUMNS
 from report_support import report

@@ -10,11 +10,10 @@ from nitro_api import JobInvalid, load_job, resolve
 from nitro_api.costs.prices import RoundCost
 from nitro_learner.run.published import published_job
 from nitro_learner.run.rundir import RunDir
-from nitro_learner.run.tracking import availability, listener, process
-from nitro_learner.run.tracking.described import flattened
-from nitro_learner.run.tracking.listener import Trackers
-from nitro_learner.run.tracking.process import MOST_STARTS, TrackerProcess
-from nitro_learner.run.tracking.rounds import Rounds
+from nitro_learner.run.tracking import availability, listener
+from nitro_learner.run.tracking.follower import Rounds
+from nitro_learner.run.tracking.listener import MOST_STARTS, TrackerProcess, Trackers
+from nitro_learner.run.tracking.mlflow_tracker import flattened
 from nitro_learner.training.round_report import Listener, Outcome
 from shared_runs import shared_run
 from tracking_support import until
@@ -111,7 +110,7 @@ async def test_a_tracker_that_has_all_rounds_but_not_the_end_is_told_and_counted
     program = tmp_path / "program"
     program.write_text(f"""#!/bin/sh\necho '{{"recorded": 5}}'\n{script}\n""")
     program.chmod(0o755)
-    monkeypatch.setattr(process.sys, "executable", str(program))
+    monkeypatch.setattr(listener.sys, "executable", str(program))
     monkeypatch.setattr(listener, "FINISH_SECONDS", 1.0)
     counted: list[str] = []
 
@@ -145,7 +144,7 @@ async def test_a_tracker_that_has_all_rounds_but_not_the_end_is_told_and_counted
 
 
 def test_a_process_that_dies_is_started_again_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process.sys, "executable", "/bin/false")
+    monkeypatch.setattr(listener.sys, "executable", "/bin/false")
     failures: list[str] = []
     tracker = TrackerProcess("mlflow", {}, failures.append)
     tracker.start()

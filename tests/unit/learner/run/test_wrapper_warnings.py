@@ -9,7 +9,7 @@ from actor_support import environment
 from learner_support import HOPPER
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import NitroTrainingJob, resolve
-from nitro_learner.run.checking.stateful_wrappers import warnings
+from nitro_learner.run.checking.job_fit import stateful_wrappers
 from train_support import job
 
 BOTH = replace(HOPPER, stateful_wrappers=("NormalizeObservation", "NormalizeReward"))
@@ -17,7 +17,7 @@ BOTH = replace(HOPPER, stateful_wrappers=("NormalizeObservation", "NormalizeRewa
 
 def said(algorithm: dict[str, Any]) -> list[str]:
     resolved = resolve(NitroTrainingJob.model_validate(job(algorithm=algorithm)))
-    return warnings(BOTH, resolved.spec)
+    return stateful_wrappers(BOTH, resolved.spec)
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,7 @@ def test_the_setting_is_named(algorithm: dict[str, Any], first: str, second: str
 @pytest.mark.parametrize("id_", ["Hopper-v5", "CartPole-v1", "MountainCar-v0"])
 def test_others_are_not_named(id_: str) -> None:
     resolved = resolve(NitroTrainingJob.model_validate(job()))
-    assert warnings(DescribedEnvironment.from_json(environment(id_, 1).spec.to_json()), resolved.spec) == []
+    assert (
+        stateful_wrappers(DescribedEnvironment.from_json(environment(id_, 1).spec.to_json()), resolved.spec)
+        == []
+    )

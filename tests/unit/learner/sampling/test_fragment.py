@@ -141,7 +141,7 @@ def test_a_wrong_fragment_is_refused_with_its_reason(change: Change, reason: str
 def test_a_fragment_of_the_release_before_is_refused_with_both_versions() -> None:
     refusal = refused(old(REQUEST))
     assert refusal.reason == "garbage"
-    assert "the fragment is of protocol 1, this learner speaks 2" in refusal.message
+    assert "the fragment is of protocol 1, this learner speaks 2" in str(refusal)
 
 
 def test_the_own_state_of_an_environment_may_be_infinite() -> None:
@@ -155,8 +155,8 @@ def test_a_refusal_knows_the_slot_when_the_fragment_is_of_this_round() -> None:
     meta, tensors = fragment_of(REQUEST | {"attempt": 2})
     tensors["rewards"][0] = np.nan
     refusal = refused(fragment_bytes(meta, tensors))
-    assert (refusal.slot, refusal.attempt) == (1, 2)
-    assert refused(b"nothing of ours").slot is None
+    assert (refusal.task, refusal.attempt) == (1, 2)
+    assert refused(b"nothing of ours").task is None
 
 
 @pytest.mark.parametrize("compressed", [False, True])

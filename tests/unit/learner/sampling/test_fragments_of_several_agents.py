@@ -314,7 +314,7 @@ def test_a_tensor_that_does_not_fit_is_refused_and_named(change: Change, reason:
     change(tensors)
     with pytest.raises(FragmentRefused, match=text) as caught:
         read(sent(tensors))
-    assert (caught.value.reason, caught.value.slot) == (reason, 1)
+    assert (caught.value.reason, caught.value.task) == (reason, 1)
 
 
 def placed(name: str, *places: tuple[tuple[int, int, int], float]) -> Change:

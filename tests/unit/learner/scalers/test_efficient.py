@@ -12,8 +12,7 @@ from learner_support import job
 from nitro_api.costs.round_costs import ModelledCosts
 from nitro_learner import scalers
 from nitro_learner.scalers import RoundOutcome, Scaler
-from nitro_learner.scalers.efficient import best_actors
-from nitro_learner.scalers.fitted_costs import FittedCosts
+from nitro_learner.scalers.efficient import FittedCosts, best_actors
 from scaler_support import make
 
 

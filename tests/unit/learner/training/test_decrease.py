@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nitro_learner.training.sharing.decrease import DecreaseDetector, least_squares_slope
+from nitro_learner.training.sharing.modes import DecreaseDetector, least_squares_slope
 
 
 def filled(rows: list[list[float]], slope: float = 0.0) -> DecreaseDetector:

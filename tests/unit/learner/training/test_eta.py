@@ -3,8 +3,7 @@
 import pytest
 
 from nitro_api.spec.stop import Stop
-from nitro_learner.training.eta import of_run, seconds_left
-from nitro_learner.training.stop import Progress
+from nitro_learner.training.stop import Progress, run_seconds_left, seconds_left
 
 
 def _measured(*seconds: float, actors: int = 4, dollars: float = 0.125) -> list[Progress]:
@@ -32,22 +31,23 @@ def _measured(*seconds: float, actors: int = 4, dollars: float = 0.125) -> list[
     ],
 )
 def test_the_nearest_stop_counts(limits: dict[str, float | str], left: float) -> None:
-    assert of_run(_measured(2.0, 2.0), Stop.model_validate({"rounds": 2000, **limits})) == pytest.approx(left)
+    stop = Stop.model_validate({"rounds": 2000, **limits})
+    assert run_seconds_left(_measured(2.0, 2.0), stop) == pytest.approx(left)
 
 
 def test_nine_minutes_are_not_three_hours_and_a_half() -> None:
     """1,500,000 steps of 16,384 each are 92 rounds of 6 s, and not 2,000."""
     measured = [Progress(n, 8 * n, 16_384 * n, None, 0.0, 6.25 * n) for n in (1, 2, 3)]
-    assert of_run(measured, Stop(rounds=2000, env_steps=1_500_000)) == 89 * 6.25
+    assert run_seconds_left(measured, Stop(rounds=2000, env_steps=1_500_000)) == 89 * 6.25
 
 
 def test_one_slow_round_says_little_of_the_others() -> None:
-    assert of_run(_measured(60.0, 2.0, 2.0), Stop(rounds=10)) == 7 * 2.0
+    assert run_seconds_left(_measured(60.0, 2.0, 2.0), Stop(rounds=10)) == 7 * 2.0
 
 
 def test_nothing_is_known_before_a_round_and_of_what_does_not_grow() -> None:
-    assert of_run(_measured(), Stop(rounds=10)) is None
+    assert run_seconds_left(_measured(), Stop(rounds=10)) is None
     assert seconds_left([{"seconds": 0.0, "runs": 1.0}, {"seconds": 5.0, "runs": 1.0}], {"runs": 4.0}) is None
     assert seconds_left([{"seconds": 0.0, "runs": 1.0}, {"seconds": 5.0, "runs": 1.5}], {"runs": 4.0}) == 25.0
     free = _measured(2.0, 2.0, dollars=0.0)
-    assert of_run(free, Stop(rounds=10, budget_dollars=1.0)) == 8 * 2.0
+    assert run_seconds_left(free, Stop(rounds=10, budget_dollars=1.0)) == 8 * 2.0

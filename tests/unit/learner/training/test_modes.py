@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from nitro_learner.training.sharing.modes import Dynamic, RandomToggle, Static
+from nitro_learner.training.sharing.modes import Dynamic, Mode, RandomToggle
 
 
 def test_static_never_toggles() -> None:
-    assert not any(Static().toggles(k, {"a": -float(k)}) for k in range(1, 50))
+    assert not any(Mode().toggles(k, {"a": -float(k)}) for k in range(1, 50))
 
 
 def test_dynamic_toggles_when_returns_fall_and_then_waits_for_a_full_window() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from nitro_learner.training import needs
+from nitro_learner.training.listeners import Listeners
 from nitro_learner.training.needs import QUANTILE, ActorNeed, LaterNeed, Needs, remaining
 from nitro_learner.training.round_report import Listener
 
@@ -65,7 +66,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def make(clock: Clock, **options: Any) -> tuple[Needs, Told]:
     told = Told()
-    return Needs([told], lambda: clock.in_use, **options), told
+    return Needs(Listeners([told]), lambda: clock.in_use, **options), told
 
 
 def gap(checkpoint: float, update: float, evaluate: float) -> dict[str, float | None]:

@@ -10,6 +10,7 @@ from nitro_learner import scalers
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.backends.cache.memory_cache import MemoryCache
 from nitro_learner.training.compute import Compute
+from nitro_learner.training.listeners import Listeners
 from nitro_learner.training.round_report import Listener, PolicyReport, RoundReport
 from nitro_learner.training.scoring import Scoring
 from report_support import report
@@ -34,7 +35,7 @@ async def score(fragments: int, **scaling: Any) -> RoundReport:
     algorithm, listener = Ppo(spec, HOPPER), RecordingListener()
     updates = algorithm.update([fragment(slot) for slot in range(fragments)], 1)
     with Compute() as compute:
-        scoring = Scoring(spec, scalers.make(spec), compute, MemoryCache("run"), [listener])
+        scoring = Scoring(spec, scalers.make(spec), compute, MemoryCache("run"), Listeners([listener]))
         assert await scoring.settle() is None, "nothing to score yet"
         policies = {DEFAULT_POLICY: PolicyReport(None)}
         scoring.measure(report(1, **EMPTY, boosting_score=None, policies=policies), updates)

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from nitro_learner.backends.tasks.deadlines import Deadlines
+from nitro_learner.backends.tasks.pool import Deadlines
 from virtual_clock import VirtualClockLoop, now
 
 loop_factory = VirtualClockLoop

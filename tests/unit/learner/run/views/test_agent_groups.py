@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from nitro_learner.run.views import charts, plot, run_report
 from nitro_learner.run.views.agent_groups import edges_of, groups_of, rows_of
+from nitro_learner.run.views.plot import panels_of
 from nitro_learner.run.views.plot_groups import read_run
-from nitro_learner.run.views.plot_panels import panels_of
 from shared_runs import TOGGLES, shared_run
 
 

@@ -14,9 +14,8 @@ import yaml
 from nitro_learner.cli import main
 from nitro_learner.run.recorders import CsvMetrics
 from nitro_learner.run.views import pod_bars
-from nitro_learner.run.views.job_pods import JobPods, PastNeed
 from nitro_learner.run.views.pod_bars import COLOUR, draw_lives
-from nitro_learner.run.views.pod_lives import Span
+from nitro_learner.run.views.pod_lives import JobPods, PastNeed, Span
 from report_support import report
 from train_support import job
 

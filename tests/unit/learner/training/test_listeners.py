@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nitro_api.costs.prices import RoundCost
-from nitro_learner.training.guarded import guarded
+from nitro_learner.training.listeners import Listeners
 from nitro_learner.training.needs import ActorNeed
 from nitro_learner.training.round_report import Listener, Outcome
 from report_support import report
@@ -37,7 +37,7 @@ class Essential(Failing):
     essential = True
 
 
-def _tell(listener: Listener, event: str) -> None:
+def _tell(listeners: Listeners, event: str) -> None:
     arguments: dict[str, dict[str, Any]] = {
         "on_run_started": {"round": 0, "rounds": 1, "history": []},
         "on_round_requested": {"round": 1, "actors": 2},
@@ -51,16 +51,16 @@ def _tell(listener: Listener, event: str) -> None:
         "on_tracking_failed": {"tracker": "wandb"},
         "on_run_ended": {"outcome": Outcome("RoundsDone", "", True, 1, RoundCost(0.0, 0.0), 0.0)},
     }
-    getattr(listener, event)(**arguments[event])
+    listeners.tell(lambda listener: getattr(listener, event)(**arguments[event]))
 
 
 def test_a_listener_that_fails_is_told_everything_and_warned_of_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     failing = Failing()
-    (listener,) = guarded([failing])
+    listeners = Listeners([failing])
     for event in _EVENTS:
-        _tell(listener, event)
+        _tell(listeners, event)
     assert failing.told == _EVENTS
     (warning,) = caplog.records
     assert warning.levelno == logging.WARNING
@@ -69,7 +69,7 @@ def test_a_listener_that_fails_is_told_everything_and_warned_of_once(
 
 
 def test_what_a_resumed_run_needs_must_be_written() -> None:
-    (listener,) = guarded([Essential()])
+    listeners = Listeners([Essential()])
     for event in _EVENTS:
         with pytest.raises(UnicodeEncodeError):
-            _tell(listener, event)
+            _tell(listeners, event)
