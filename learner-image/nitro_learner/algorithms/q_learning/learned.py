@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nitro_learner.algorithms.agents.stacked_adam import AdamState, StackedAdam
+from nitro_learner.algorithms.adam import Adam, AdamState
 from nitro_learner.algorithms.q_learning.policies import PolicyStack
 
 
@@ -77,5 +77,5 @@ class Learned:
             own[0].copy_(saved)
         self._adam = self._optimiser(AdamState.of(state["mixer_adam"], str(self.mixer.device)))
 
-    def _optimiser(self, state: AdamState) -> StackedAdam:
-        return StackedAdam(self.mixer, [state], self._adam_epsilon)
+    def _optimiser(self, state: AdamState) -> Adam:
+        return Adam(self.mixer, [state], self._adam_epsilon)

@@ -19,9 +19,9 @@ from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_api.algorithms.q_learning import QLearningHyperparameters
 from nitro_learner.algorithms.actor_critic import annealed, stream
+from nitro_learner.algorithms.adam import AdamState
 from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.agents.policy_network import description, input_size, inputs
-from nitro_learner.algorithms.agents.stacked_adam import AdamState
 from nitro_learner.algorithms.agents.team import Team, TeamMisfit
 from nitro_learner.algorithms.base import UpdateResult, check_network
 from nitro_learner.algorithms.q_learning.batch import Reader

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from nitro_actor import masks
 from nitro_api.spec.network import Network
-from nitro_learner.algorithms.agents.stacked import StackedPerceptron
 from nitro_learner.algorithms.agents.stacked_recurrent import StackedRecurrent
+from nitro_learner.networks.stacked import StackedPerceptron
 
 UNAVAILABLE = float(masks.UNAVAILABLE)
 """The value of an action that is not available, as a number of PyTorch."""

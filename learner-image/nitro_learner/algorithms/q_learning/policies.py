@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nitro_learner.algorithms.agents.stacked_adam import AdamState, StackedAdam
+from nitro_learner.algorithms.adam import Adam, AdamState
 from nitro_learner.algorithms.q_learning.network import ActionValues
 
 
@@ -36,7 +36,7 @@ class PolicyStack:
         self.parameters = torch.stack([parameters for parameters, _, _ in rows.values()])
         self.targets = torch.stack([target for _, target, _ in rows.values()])
         self._adam_epsilon = adam_epsilon
-        self._adam = StackedAdam(self.parameters, [adam for _, _, adam in rows.values()], adam_epsilon)
+        self._adam = Adam(self.parameters, [adam for _, _, adam in rows.values()], adam_epsilon)
 
     def step(self, gradient: Tensor, rate: float) -> None:
         """Take Adam's step of each row along its gradient [P, n]."""

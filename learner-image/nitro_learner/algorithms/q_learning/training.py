@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from nitro_api.algorithms.q_learning import QLearningHyperparameters
-from nitro_learner.algorithms.agents.stacked import clip_rows
-from nitro_learner.algorithms.gradient import MeanNorm
+from nitro_learner.algorithms.gradient import MeanNorm, clip_rows
 from nitro_learner.algorithms.q_learning.batch import LaneBatch, Reader
 from nitro_learner.algorithms.q_learning.lanes import Lanes
 from nitro_learner.algorithms.q_learning.learned import Learned

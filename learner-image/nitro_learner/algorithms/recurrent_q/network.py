@@ -32,7 +32,6 @@ class RecurrentQNetwork(ActionValues):
             network.hidden_sizes,
             heads(actions, dueling=dueling),
             network.activation,
-            {},
             memory=network.memory_size,
         )
         super().__init__(self._recurrent, actions, dueling=dueling)
