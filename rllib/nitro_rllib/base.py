@@ -23,9 +23,10 @@ from nitro_learner.algorithms.availability import RllibError
 from nitro_learner.algorithms.base import SINGLE_AGENT, check_network
 from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.data.batch import Fragment, vectors
-from nitro_learner.networks.actor_critic import ActorCritic, chunk_size
-from nitro_learner.networks.architecture import arguments, description
+from nitro_learner.networks.actor_critic import chunk_size
+from nitro_learner.networks.architecture import description, network_of
 from nitro_learner.networks.distributions import distribution_of
+from nitro_learner.networks.module import ActorCriticModule
 from nitro_rllib import settings
 from nitro_rllib.episodes import episodes
 from nitro_rllib.module import NitroModule
@@ -58,7 +59,7 @@ class RllibAlgorithm:
         action = environment.one.action
         continuous = action["kind"] == "continuous"
         self.distribution = distribution_of(action)
-        network = {**arguments(spec, environment), "seed": spec.seed}
+        network = {"shape": network_of(spec, environment), "seed": spec.seed}
         self.config = (
             settings.configure(spec.algorithm.name, spec.algorithm.rllib or {}, **fixed)
             .env_runners(
@@ -78,8 +79,8 @@ class RllibAlgorithm:
             self.learner: Learner = self.config.build_learner(
                 spaces={INPUT_ENV_SPACES: spaces, DEFAULT_MODULE_ID: spaces}
             )
-        self.network: ActorCritic = self.learner.module[DEFAULT_MODULE_ID].network
-        self._chunk = chunk_size(self.network, device)
+        self.network: ActorCriticModule = self.learner.module[DEFAULT_MODULE_ID].network
+        self._chunk = chunk_size(self.network.shape.images, device)
 
     def weights(self) -> dict[str, PolicyWeights]:
         """See `Learner`."""
@@ -177,7 +178,7 @@ class RllibAlgorithm:
 
     def prepare(self, observations: np.ndarray) -> np.ndarray:
         """Raw observations [n, *obs] as the networks take them."""
-        return observations if self.network.images else vectors(observations)
+        return observations if self.network.shape.images else vectors(observations)
 
     def values(self, observations: Tensor) -> Tensor:
         """V [n], without a graph."""

@@ -17,11 +17,11 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_TRAINED_LIFETIME
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import JobSpec
-from nitro_learner.algorithms.actor_critic import explained_variance, standardise
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.impact.learning import denominator
 from nitro_learner.algorithms.impact.replay import CircularBuffer
-from nitro_learner.algorithms.ppo.loss import Samples
+from nitro_learner.algorithms.ppo.loss import explained_variance
+from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.data.batch import Fragment, Rollouts
 from nitro_rllib.base import RllibAlgorithm
@@ -86,13 +86,15 @@ class RllibImpala(RllibAlgorithm):
         }
         envs = fresh[0].tensors["rewards"].shape[1]
         surrogate = PpoSurrogate(
-            self.network,
-            self.distribution,
+            self.network.shape,
+            self.network.bound(),
             samples,
             coefficients,
+            None,
+            samples.standardised(),
+            agents=1,
             slots=len(fresh),
             envs=envs,
-            standardised=standardise(samples.advantages),
         )
         return {DEFAULT_POLICY: UpdateResult(stats, surrogate)}
 

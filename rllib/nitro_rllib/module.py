@@ -1,5 +1,6 @@
 """Our networks as RLlib's RLModule, so that the weights on the wire are the same for every learner."""
 
+import copy
 from typing import Any
 
 import torch
@@ -15,7 +16,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from nitro_learner.networks.actor_critic import ActorCritic, Perceptron, Policy, chunk_size
+from nitro_learner.networks.actor_critic import chunk_size
+from nitro_learner.networks.module import ActorCriticModule, CriticModule, PolicyModule
 
 
 class NitroModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI):
@@ -26,8 +28,10 @@ class NitroModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI):
     """
 
     def setup(self) -> None:
-        """RLlib's constructor calls this; `model_config["network"]` holds ActorCritic's arguments."""
-        self.network = ActorCritic(**self.model_config["network"])
+        """RLlib's constructor calls this; `model_config["network"]` holds the shape and the seed."""
+        shape, seed = self.model_config["network"]["shape"], self.model_config["network"]["seed"]
+        row = shape.initial(torch.Generator().manual_seed(seed), orthogonal=False)
+        self.network = ActorCriticModule(shape, row[None])
 
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Tensor:  # noqa: ARG002
         """V [n]. There are no embeddings: policy and critic share no layers."""
@@ -45,16 +49,16 @@ class NitroModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI):
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:  # noqa: ARG002
         return {Columns.ACTION_DIST_INPUTS: self._outputs(self.network.policy, batch)}
 
-    def _outputs(self, part: Perceptron, batch: dict[str, Any]) -> Tensor:
+    def _outputs(self, part: PolicyModule | CriticModule, batch: dict[str, Any]) -> Tensor:
         inputs = self._inputs(batch)
         outputs: Tensor = _Pass.apply(
-            part, chunk_size(self.network, inputs.device.type), inputs, *part.parameters()
+            part, chunk_size(self.network.shape.images, inputs.device.type), inputs, *part.parameters()
         )
         return outputs
 
     def _inputs(self, batch: dict[str, Any]) -> Tensor:
         observations: Tensor = batch[Columns.OBS]
-        return observations if self.network.images else observations.flatten(1).float()
+        return observations if self.network.shape.images else observations.flatten(1).float()
 
 
 class _Pass(Function):
@@ -65,27 +69,37 @@ class _Pass(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, part: Perceptron, chunk: int, inputs: Tensor, *parameters: Tensor) -> Tensor:  # noqa: ARG004
-        ctx.part = part
-        ctx.traces = [part.trace(rows) for rows in torch.split(inputs, chunk)]
-        return torch.cat(
-            [part.distribution(trace) if isinstance(part, Policy) else trace[-1] for trace in ctx.traces]
-        )
+    def forward(
+        ctx: Any,
+        part: PolicyModule | CriticModule,
+        chunk: int,
+        inputs: Tensor,
+        *parameters: Tensor,  # noqa: ARG004
+    ) -> Tensor:
+        ctx.part, shape = part, part.shape
+        theta, network = part.bound(), shape.critic
+        weights = theta.critic
+        if isinstance(part, PolicyModule):
+            network, weights = shape.policy, theta.policy
+        ctx.traces = [network.trace(weights, rows) for rows in torch.split(inputs, chunk)]
+        outputs = [trace[-1] for trace in ctx.traces]
+        if isinstance(part, PolicyModule):
+            outputs = [shape.head(output, theta.log_std, None) for output in outputs]
+        return torch.cat(outputs)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         # RLlib holds the outputs until the next step. Free their inputs now.
         part, traces, ctx.traces = ctx.part, ctx.traces, None
-        parameters = list(part.parameters())
-        before = [parameter.grad for parameter in parameters]
-        for parameter in parameters:
-            parameter.grad = torch.zeros_like(parameter)
+        sums = copy.deepcopy(part).requires_grad_(False)
+        for parameter in sums.parameters():
+            parameter.zero_()
+        add = part.shape.backpropagate_policy
+        if isinstance(part, CriticModule):
+            add = part.shape.backpropagate_critic
         # A copy, since the passes write into what they are given.
         parts = torch.split(grad.clone(), [len(trace[-1]) for trace in traces])
         for trace, rows in zip(traces, parts, strict=True):
-            part.backpropagate(trace, rows)
-        gradients = [parameter.grad for parameter in parameters]
-        for parameter, kept in zip(parameters, before, strict=True):
-            parameter.grad = kept
-        return None, None, None, *gradients
+            add(part.bound(), trace, rows, sums.bound())
+        return None, None, None, *sums.parameters()

@@ -4,9 +4,9 @@ import copy
 import math
 
 from nitro_actor.protocol.weights import DEFAULT_POLICY
-from nitro_learner.algorithms.actor_critic import explained_variance, loss_terms, standardise
 from nitro_learner.algorithms.base import UpdateResult
-from nitro_learner.algorithms.ppo.loss import Samples
+from nitro_learner.algorithms.ppo.loss import explained_variance, loss_terms
+from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.data.batch import Batch, Fragment, assemble
 from nitro_rllib.base import RllibAlgorithm
@@ -24,7 +24,7 @@ class RllibPpo(RllibAlgorithm):
             value_clip=math.inf if config.vf_clip_param is None else config.vf_clip_param,
         )
         self._steps += len(batch)
-        sampled = copy.deepcopy(self.network)
+        sampled = copy.deepcopy(self.network).bound()
         minibatch = config.minibatch_size or 0
         # RLlib would fill up a minibatch that is larger than the batch by repeating rows.
         result = self.learn(fragments, {}, minibatch_size=minibatch if minibatch < len(batch) else 0)
@@ -34,10 +34,13 @@ class RllibPpo(RllibAlgorithm):
             batch.actions,
             batch.log_probs,
             batch.distribution,
-            standardise(batch.advantages),
+            batch.advantages,
             batch.returns,
         )
-        stats = loss_terms(self.network, self.distribution, samples, coefficients, self._chunk) | {
+        samples = samples.with_advantages(samples.standardised())
+        shape, theta = self.network.shape, self.network.bound()
+        (terms,) = loss_terms(shape, theta, samples.parts(self._chunk), coefficients)
+        stats = terms | {
             "explained_variance": explained_variance(batch.values, batch.returns),
             "advantage_std": batch.advantages.std(correction=0).item(),
             "learning_rate": result["default_optimizer_learning_rate"],
@@ -45,11 +48,13 @@ class RllibPpo(RllibAlgorithm):
         }
         envs = fragments[0].tensors["rewards"].shape[1]
         surrogate = PpoSurrogate(
-            self.network,
-            self.distribution,
+            shape,
+            theta,
             samples,
             coefficients,
             sampled,
+            None,
+            agents=1,
             slots=len(fragments),
             envs=envs,
         )

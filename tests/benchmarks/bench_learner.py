@@ -25,22 +25,20 @@ import torch
 from torch import Tensor, nn
 
 from actor_support import environment, policies_of, rollout
-from learner_support import HOPPER, by_autograd, fragment, job
+from learner_support import HOPPER, by_autograd, by_hand, fragment, job, module_of
 from nitro_actor.config import AtariConfig
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api.spec.scaling import GivenScaling
-from nitro_learner.algorithms.actor_critic import standardise
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.impact.learning import Impact
 from nitro_learner.algorithms.impact.vtrace import vtrace
-from nitro_learner.algorithms.ppo.gradient import PpoGradient
 from nitro_learner.algorithms.ppo.learning import Ppo
-from nitro_learner.algorithms.ppo.loss import Samples
+from nitro_learner.algorithms.ppo.loss import Coefficients
+from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.boosting.detector import Detector, transitions
 from nitro_learner.data.batch import Fragment
 from nitro_learner.data.stacks import restack
-from nitro_learner.networks.actor_critic import ActorCritic
 
 SAMPLES = 8192
 
@@ -49,9 +47,9 @@ class Plain:
     """PPO's gradient step as it is usually written: PyTorch's modules, autograd and Adam."""
 
     def __init__(self, algorithm: Ppo) -> None:
-        self.settings, self.state_log_std = algorithm.settings, algorithm.network.policy.log_std is None
-        sizes = [p.shape for p in algorithm.network.policy.layers[0].parameters()]
-        hidden = sizes[0][0]
+        policy = module_of(algorithm).policy
+        self.settings, self.state_log_std = algorithm.settings, not hasattr(policy, "log_std")
+        hidden = len(policy.get_parameter("layers.0.bias"))
 
         def mlp(outputs: int) -> nn.Module:
             return nn.Sequential(
@@ -83,7 +81,7 @@ class Plain:
         settings = self.settings
         minibatch = settings.standardise_advantages == "minibatch"
         new = self.distribution(s.observations)
-        loss = -self.surrogate(s, standardise(s.advantages) if minibatch else s.advantages, new)
+        loss = -self.surrogate(s, s.standardised() if minibatch else s.advantages, new)
         if settings.kl_coefficient:
             mean, log_std = s.distribution.chunk(2, -1)
             old = torch.distributions.Normal(mean, log_std.exp(), validate_args=False)
@@ -132,14 +130,15 @@ def compare(
 
 def samples_of(algorithm: Ppo) -> Samples:
     batch = algorithm.assemble([fragment(slot, length=512) for slot in range(SAMPLES // 512)])
-    return Samples(
+    samples = Samples(
         batch.observations,
         batch.actions,
         batch.log_probs,
         batch.distribution,
-        standardise(batch.advantages),
+        batch.advantages,
         batch.returns,
     )
+    return samples.with_advantages(samples.standardised())
 
 
 def epoch(name: str, preset: str, repeats: int, **overrides: object) -> None:
@@ -149,7 +148,7 @@ def epoch(name: str, preset: str, repeats: int, **overrides: object) -> None:
 
     def ours() -> None:
         for minibatch in algorithm.minibatches(samples, generator):
-            algorithm.step(minibatch, c)
+            algorithm.step(minibatch, c, algorithm.settings.learning_rate)
 
     def plainly() -> None:
         for minibatch in algorithm.minibatches(samples, generator):
@@ -183,21 +182,20 @@ def gradients() -> None:
         ("`tuned`, minibatch 64, 2 x 64", "tuned", 64, 64),
     ):
         algorithm = Ppo(job(preset, network__hiddenSizes=[width, width]).spec, HOPPER)
-        by_hand = PpoGradient(algorithm.distribution, algorithm.coefficients(), algorithm.chunk)
-        minibatches = samples_of(algorithm).slices(size)
+        minibatches = samples_of(algorithm).parts(size)
 
         def all_by(
-            gradient: Callable[[ActorCritic, Samples], object],
+            gradient: Callable[[Ppo, Coefficients, Samples], object],
             a: Ppo = algorithm,
             m: list[Samples] = minibatches,
         ) -> None:
             for minibatch in m:
-                gradient(a.network, minibatch)
+                gradient(a, a.coefficients(), minibatch)
 
         compare(
             f"PPO gradient by hand, plain is autograd's: {name}, {len(minibatches)} gradients",
             partial(all_by, by_hand),
-            partial(all_by, partial(by_autograd, by_hand)),
+            partial(all_by, by_autograd),
             repeats=20,
         )
 
@@ -262,7 +260,7 @@ def _images(preset: str) -> None:
         )
     share = min(measures.cpu) / (min(measures.cpu) + min(updates.cpu))
     products = ", ".join(str(measurement.iterations) for measurement in found)
-    size = sum(p.numel() for p in algorithm.network.policy.parameters())
+    size = algorithm.network.policy_size
     print(f"| SpaceInvaders `{preset}`: update of {actors} x {steps} | {updates} | | | | |")
     print(f"|   detector, M = {transitions(spec)}, n = {size:,}, m = {products} | {measures} | | | | |")
     print(f"|   share of the learner's compute: {share:.0%} | | | | | | | |", flush=True)

@@ -76,15 +76,20 @@ def same_start(seed: int) -> Any:
     from ray.rllib.core import DEFAULT_MODULE_ID
     from torch import nn
 
-    from nitro_learner.networks.actor_critic import ActorCritic
+    from learner_support import module as network_of
 
     class SameStart(PPOTorchLearner):
         def build(self) -> None:
             super().build()
-            module, ours = self.module[DEFAULT_MODULE_ID], ActorCritic(11, HIDDEN, 3, seed=seed)
+            action = {"kind": "continuous", "size": 3, "low": [-1.0] * 3, "high": [1.0] * 3}
+            module, ours = self.module[DEFAULT_MODULE_ID], network_of(11, HIDDEN, action, seed=seed)
             parts = module.encoder.actor_encoder, module.pi, module.encoder.critic_encoder, module.vf
             theirs = [layer for part in parts for layer in part.modules() if isinstance(layer, nn.Linear)]
-            layers = [*ours.policy.layers, ours.policy.head, *ours.critic.layers, ours.critic.head]
+            layers = [
+                part.get_submodule(name)
+                for part in (ours.policy, ours.critic)
+                for name in [*(f"layers.{i}" for i in range(len(HIDDEN))), "head"]
+            ]
             for linear, layer in zip(theirs, layers, strict=True):
                 linear.load_state_dict(layer.state_dict())
 

@@ -5,12 +5,16 @@ import pytest
 import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.training_data import TrainingData
+from torch import Tensor
 
 from learner_support import fragment
-from nitro_learner.algorithms.actor_critic import standardise
 from nitro_learner.data.batch import Fragment
 from nitro_rllib.episodes import episodes
 from rllib_support import algorithm
+
+
+def standardise(advantages: Tensor) -> Tensor:
+    return (advantages - advantages.mean()) / advantages.std(correction=0).clamp(min=1e-4)
 
 
 def _round(**settings: object) -> list[Fragment]:

@@ -32,8 +32,8 @@ def test_its_gradients_are_autograd_s(kind: str) -> None:
     learner = _learner(kind)
     module, network = learner.learner.module[DEFAULT_MODULE_ID].unwrapped(), learner.network
     generator = torch.Generator().manual_seed(0)
-    rows = 2 * chunk_size(network, "cpu") + 3
-    if network.images:
+    rows = 2 * chunk_size(network.shape.images, "cpu") + 3
+    if network.shape.images:
         observations = torch.randint(0, 256, (rows, 10, 10, 2), generator=generator, dtype=torch.uint8)
     else:
         observations = torch.randn(rows, 11, generator=generator)

@@ -1,6 +1,7 @@
 """What the learner's tests and benchmarks share: resolved jobs, made-up fragments, and rounds of real
 rollouts."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,16 @@ from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import JobSpec, NitroTrainingJob, load_job, resolve
+from nitro_api.spec.network import Network
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.base import Learner, OffPolicyLearner, OnPolicyLearner
-from nitro_learner.algorithms.ppo.gradient import PpoGradient
-from nitro_learner.algorithms.ppo.loss import Samples, terms
+from nitro_learner.algorithms.ppo.loss import Coefficients, gradient, terms
+from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.data.batch import Fragment
 from nitro_learner.data.stacks import restack
 from nitro_learner.networks.actor_critic import ActorCritic
+from nitro_learner.networks.images import Image
+from nitro_learner.networks.module import ActorCriticModule
 
 HOPPER = DescribedEnvironment.from_json(
     {
@@ -147,12 +151,43 @@ def train_off_policy(
     return policies[-1]
 
 
-def by_autograd(gradient: PpoGradient, network: ActorCritic, minibatch: Samples) -> Tensor:
-    """What `gradient` computes by hand, f32 [P], by autograd."""
-    params = minibatch.masked(network.policy(minibatch.observations), gradient.distribution)
-    values = network.critic(minibatch.observations)[:, 0]
-    found = terms(minibatch, params, values, gradient.distribution, gradient.coefficients)
-    loss = found.loss(gradient.coefficients).mean()
+def module_of(algorithm: Any) -> ActorCriticModule:
+    """The policy and the critic of an algorithm of one agent, as a module on the same memory."""
+    return ActorCriticModule(algorithm.network, algorithm.parameters)
+
+
+def module(
+    inputs: int | Image,
+    hidden: list[int],
+    action: Mapping[str, Any],
+    *,
+    orthogonal: bool = False,
+    seed: int = 0,
+    **network: Any,
+) -> ActorCriticModule:
+    """A policy and a critic of the job's other settings of a network."""
+    settings = {"type": "mlp", "activation": "tanh", "log_std": "state", "hidden_sizes": hidden} | network
+    shape = ActorCritic(inputs, inputs, Network.model_construct(**settings), action, alone=True)
+    row = shape.initial(torch.Generator().manual_seed(seed), orthogonal=orthogonal)
+    return ActorCriticModule(shape, row[None])
+
+
+def by_hand(algorithm: Any, c: Coefficients, samples: Samples, chunk: int = 1024) -> Tensor:
+    """The gradient of PPO's loss as training computes it, f32 [n]."""
+    into = torch.zeros_like(algorithm.parameters)
+    network = algorithm.network
+    gradient(network, algorithm.theta, samples.parts(chunk), c, network.bind(into))
+    return into[0]
+
+
+def by_autograd(algorithm: Any, c: Coefficients, samples: Samples) -> Tensor:
+    """What `by_hand` computes, by autograd."""
+    family, network = algorithm.network.family, module_of(algorithm)
+    params = network.policy(samples.observations)
+    if samples.available is not None:
+        params = family.masked(params, samples.available)
+    found = terms(samples, params, network.critic(samples.observations)[:, 0], family, c)
+    loss = found.loss(c).mean()
     parts = torch.autograd.grad(loss, list(network.parameters()), materialize_grads=True)
     return torch.cat([part.reshape(-1) for part in parts])
 

@@ -13,7 +13,7 @@ from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.q_learning.learning import QLearner
 from nitro_learner.algorithms.q_learning.surrogate import TdSurrogate
-from nitro_learner.boosting.hvp import hessian
+from nitro_learner.boosting.hvp import Hessian
 from nitro_learner.boosting.surrogate import Function
 from nitro_learner.data.batch import Fragment
 
@@ -186,7 +186,7 @@ def hessian_products(function: Function) -> tuple[Tensor, Tensor]:
         return torch.stack([torch.cat([g.flatten() for g in part]) for part in parts]).sum(0)
 
     vector = torch.randn(sum(sizes), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    with hessian(function) as operator:
+    with Hessian(function) as operator:
         found = operator(vector)
     step, ends = 1e-7, []
     for sign in (1, -2):  # the second step goes back and beyond

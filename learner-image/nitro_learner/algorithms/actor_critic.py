@@ -1,5 +1,5 @@
-"""The base of our algorithms: the policy and the critic, their optimiser and normalisers, one gradient step,
-weights for the actors, and the state.
+"""The base of our algorithms of one agent: the policy and the critic, their optimiser and normalisers, one
+gradient step, weights for the actors, and the state.
 """
 
 import math
@@ -14,21 +14,25 @@ from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights
 from nitro_api import JobSpec
 from nitro_api.algorithms.actor_critic import ActorCriticHyperparameters
-from nitro_learner.algorithms.adam import Adam
+from nitro_learner.algorithms.adam import Adam, AdamState
 from nitro_learner.algorithms.base import SINGLE_AGENT, check_network
-from nitro_learner.algorithms.gradient import Gradient, MeanNorm
-from nitro_learner.algorithms.ppo.gradient import PpoGradient
-from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, terms
+from nitro_learner.algorithms.gradient import MeanNorm, clip_rows
+from nitro_learner.algorithms.ppo.loss import Coefficients, gradient, loss_terms
+from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.data.batch import vectors
-from nitro_learner.data.shapes import check
-from nitro_learner.networks.actor_critic import ActorCritic, chunk_size
-from nitro_learner.networks.architecture import arguments, description
-from nitro_learner.networks.distributions import Distribution, distribution_of
+from nitro_learner.networks.actor_critic import chunk_size
+from nitro_learner.networks.architecture import description, network_of
 from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
 
 
 class ActorCriticAlgorithm:
-    """The part of `Learner` that does not depend on how the policy is improved."""
+    """The part of `Learner` that does not depend on how the policy is improved.
+
+    Attributes:
+        network: the shape of policy and critic.
+        parameters: f32 [1, n], theirs.
+        theta: views of them.
+    """
 
     policies = (DEFAULT_POLICY,)
     agents = SINGLE_AGENT
@@ -45,15 +49,15 @@ class ActorCriticAlgorithm:
         self._device = device
         shape = tuple(environment.one.observation["shape"])
         self._network_meta = description(spec, environment)
-        self.distribution = distribution_of(environment.one.action)
-        self.network = ActorCritic(
-            **arguments(spec, environment),
-            orthogonal=self.settings.orthogonal_init,
-            seed=spec.seed,
-            device=device,
-        )
-        self.chunk = chunk_size(self.network, device)
-        self._optimiser = Adam(self.network.flat, self.settings.learning_rate, self.settings.adam_epsilon)
+        self.network = network_of(spec, environment)
+        generator = torch.Generator().manual_seed(spec.seed)
+        row = self.network.initial(generator, orthogonal=self.settings.orthogonal_init)
+        self.parameters = row[None].to(device)
+        self.theta = self.network.bind(self.parameters)
+        self._gradient = torch.zeros_like(self.parameters)
+        self._into = self.network.bind(self._gradient)
+        self.chunk = chunk_size(self.network.images, device)
+        self._optimiser = self._adam(AdamState.fresh(self.network.size, device))
         self._norms = MeanNorm()
         self.kl_coefficient = self.settings.kl_coefficient
         self.observations = ObservationNormaliser(shape) if self.settings.normalise_observations else None
@@ -62,8 +66,8 @@ class ActorCriticAlgorithm:
     def weights(self) -> dict[str, PolicyWeights]:
         """See `Learner`."""
         tensors = {
-            name: parameter.detach().cpu().numpy().copy()
-            for name, parameter in self.network.named_parameters()
+            name: parameter.cpu().numpy().copy()
+            for name, parameter in self.named().items()
             if name.startswith("policy.")
         }
         clip = None
@@ -72,15 +76,20 @@ class ActorCriticAlgorithm:
             clip = OBSERVATION_CLIP
         return {DEFAULT_POLICY: PolicyWeights(dict(self._network_meta), tensors, clip)}
 
+    def named(self) -> dict[str, Tensor]:
+        """The parameters by name, policy.* and critic.*, as views."""
+        return {name: value[0] for name, value in self.network.named(self.parameters).items()}
+
     def begin_round(self, round: int, rounds: int) -> None:  # noqa: ARG002
         """See `Learner`."""
         self._rounds = rounds
 
     def state_dict(self) -> dict[str, Any]:
+        (adam,) = self._optimiser.states()
         return {
             "network": self._network_meta,
-            "parameters": {name: p.detach().cpu().clone() for name, p in self.network.named_parameters()},
-            "adam": self._optimiser.state_dict(),
+            "parameters": {name: value.cpu().clone() for name, value in self.named().items()},
+            "adam": adam.state_dict(),
             "kl_coefficient": self.kl_coefficient,
             "observations": self.observations.state_dict() if self.observations else None,
             "rewards": self.rewards.state_dict() if self.rewards else None,
@@ -95,15 +104,8 @@ class ActorCriticAlgorithm:
     def adopt(self, state: dict[str, Any]) -> None:
         """See `Learner`."""
         check_network(state["network"], self._network_meta)
-        with torch.no_grad():
-            for name, parameter in self.network.named_parameters():
-                value = torch.as_tensor(state["parameters"][name])
-                if value.shape != parameter.shape:
-                    raise ValueError(
-                        f"{name} has shape {tuple(value.shape)}, expected {tuple(parameter.shape)}"
-                    )
-                parameter.copy_(value)
-        self._optimiser.load_state_dict(state["adam"])
+        load_named(self.named(), state["parameters"])
+        self._optimiser = self._adam(AdamState.of(state["adam"], self._device))
         self._norms.take()
         if self.observations:
             self.observations.load_state_dict(state["observations"])
@@ -122,32 +124,29 @@ class ActorCriticAlgorithm:
         return rows if self.network.images else vectors(rows)
 
     def values(self, observations: Tensor) -> Tensor:
-        return torch.cat([self.network.values(rows) for rows in torch.split(observations, self.chunk)])
+        """V [n] of the networks' inputs."""
+        parts = torch.split(observations, self.chunk)
+        return torch.cat([self.network.traced_values(self.theta, rows) for rows in parts])
 
     def minibatches(self, samples: Samples, generator: torch.Generator) -> list[Samples]:
         """One epoch: the whole batch, or a permutation of it in parts of nearly minibatch_size."""
-        size = self.settings.minibatch_size or len(samples)
-        if size >= len(samples):
-            return [samples]
-        parts = math.ceil(len(samples) / size)
-        shuffled = samples.rows(torch.randperm(len(samples), generator=generator).to(self._device))
-        return shuffled.slices(math.ceil(len(samples) / parts))
+        count = math.ceil(samples.size / (self.settings.minibatch_size or samples.size))
+        return [samples] if count == 1 else samples.shuffled([generator], count)
 
-    def step(self, minibatch: Samples, c: Coefficients) -> None:
+    def step(self, minibatch: Samples, c: Coefficients, rate: float) -> None:
         """Take one gradient step on the minibatch's mean loss."""
         if self.settings.standardise_advantages == "minibatch":
-            minibatch = minibatch.with_advantages(standardise(minibatch.advantages))
-        self.apply(PpoGradient(self.distribution, c, self.chunk)(self.network, minibatch))
-
-    def apply(self, gradient: Gradient) -> None:
-        """Take the optimiser's step along a gradient, which is clipped in place."""
-        self._norms.add(gradient.clip_(self.settings.max_grad_norm))
-        self._optimiser.step(gradient.values)
+            minibatch = minibatch.with_advantages(minibatch.standardised())
+        self._gradient.zero_()
+        gradient(self.network, self.theta, minibatch.parts(self.chunk), c, self._into)
+        self._norms.add(clip_rows(self._gradient, self.settings.max_grad_norm))
+        self._optimiser.step(self._gradient, rate)
 
     def stats(self, samples: Samples, c: Coefficients) -> dict[str, float]:
         """The loss's terms over the whole batch at the updated parameters, and the mean norm of the
         gradients since the last call."""
-        terms, norms = loss_terms(self.network, self.distribution, samples, c, self.chunk), self._norms.take()
+        (terms,) = loss_terms(self.network, self.theta, samples.parts(self.chunk), c)
+        norms = self._norms.take()
         return terms | ({"gradient_norm": norms[0]} if norms else {})
 
     def learning_rate(self, round: int) -> float:
@@ -156,7 +155,7 @@ class ActorCriticAlgorithm:
 
     def check_finite(self, round: int) -> None:
         """Raise FloatingPointError once the weights are not finite any more."""
-        if not torch.isfinite(self.network.flat).all():
+        if not torch.isfinite(self.parameters).all():
             raise FloatingPointError(
                 f"round {round}: the weights became infinite or NaN; "
                 "lower hyperparameters.learningRate or set hyperparameters.maxGradNorm"
@@ -173,17 +172,34 @@ class ActorCriticAlgorithm:
             value_clip=math.inf,
         )
 
-    def scaled(self, advantages: Tensor) -> Tensor:
-        """Standardise a batch's advantages unless the job says `off`. `step` standardises a minibatch's."""
-        return advantages if self.settings.standardise_advantages == "off" else standardise(advantages)
-
-    def standardised(self, advantages: Tensor) -> Tensor | None:
-        """Standardised advantages for the detector's objective; None if `scaled` has standardised them."""
-        return standardise(advantages) if self.settings.standardise_advantages == "off" else None
+    def scaled(self, samples: Samples) -> tuple[Samples, Tensor | None]:
+        """A batch's samples as the loss sees them: standardised unless the job says `off` (`step`
+        standardises a minibatch's). And standardised advantages for the detector's objective, if these are
+        other ones."""
+        advantages = samples.standardised()
+        if self.settings.standardise_advantages == "off":
+            return samples, advantages
+        return samples.with_advantages(advantages), None
 
     def adapt_kl_coefficient(self, kl: float) -> None:
         """Adapt the KL penalty's weight to a divergence; see `adapted`."""
         self.kl_coefficient = adapted(self.kl_coefficient, kl, self.settings.kl_target)
+
+    def _adam(self, state: AdamState) -> Adam:
+        return Adam(self.parameters, [state], self.settings.adam_epsilon)
+
+
+def load_named(own: dict[str, Tensor], saved: dict[str, Any]) -> None:
+    """Copy saved parameters into those of the same names.
+
+    Raises:
+        ValueError: one has another shape.
+    """
+    for name, parameter in own.items():
+        value = torch.as_tensor(saved[name])
+        if value.shape != parameter.shape:
+            raise ValueError(f"{name} has shape {tuple(value.shape)}, expected {tuple(parameter.shape)}")
+        parameter.copy_(value)
 
 
 def adapted(coefficient: float, kl: float, target: float) -> float:
@@ -208,39 +224,6 @@ def annealed(settings: LearningRate, round: int, rounds: int | None) -> float:
     if not settings.learning_rate_anneal or rounds is None:
         return settings.learning_rate
     return settings.learning_rate * max(0.0, 1 - (round - 1) / rounds)
-
-
-@torch.no_grad()
-def loss_terms(
-    network: ActorCritic, distribution: Distribution, samples: Samples, c: Coefficients, chunk: int
-) -> dict[str, float]:
-    """Means of the loss's terms over the samples at the network's present parameters, `chunk` rows at a
-    time: policy_loss, value_loss, entropy, kl, clip_fraction."""
-    sums = torch.zeros(5, dtype=torch.float64)
-    for part in samples.slices(chunk):
-        traced = network.policy.distribution(network.policy.trace(part.observations))
-        params = part.masked(traced, distribution)
-        t = terms(part, params, network.values(part.observations), distribution, c)
-        columns = (-t.surrogate, t.value_error, t.entropy, t.kl, t.clipped)
-        sums += torch.stack([column.sum(dtype=torch.float64) for column in columns]).cpu()
-    names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
-    return dict(zip(names, (sums / len(samples)).tolist(), strict=True))
-
-
-def standardise(advantages: Tensor) -> Tensor:
-    """Shift and scale to mean 0 and deviation 1; the divisor is max(1e-4, std)."""
-    return (advantages - advantages.mean()) / advantages.std(correction=0).clamp(min=1e-4)
-
-
-def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """1 - Var(returns - values) / Var(returns): 1 for a perfect critic, 0 for one that explains nothing.
-
-    Raises:
-        ValueError: the tensors differ in shape.
-    """
-    check(returns.shape, "returns", {"values": values})
-    unexplained = (returns - values).var(correction=0) / returns.var(correction=0).clamp(min=1e-12)
-    return 1 - unexplained.item()
 
 
 def stream(seed: int, *keys: int) -> int:

@@ -1,33 +1,19 @@
-"""Gradients of a minibatch's loss, apart from the optimiser that applies them.
-
-A gradient follows from the weights and the minibatch alone. So it may be computed in another thread, process
-or machine than the step that uses it.
-"""
+"""Norms of gradients."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import torch
 from torch import Tensor
 
 
-@dataclass(slots=True)
-class Gradient:
-    """The gradient of a mean loss by a network's parameters.
-
-    Attributes:
-        values: f32 [P], in the order of the network's `parameters()`, which is that of `ActorCritic.flat`.
-            Valid until the next gradient of the same network is computed: copy them to keep them longer.
-    """
-
-    values: Tensor
-
-    def clip_(self, norm: float) -> Tensor:
-        """Scale down to a global norm, in place; 0 leaves it as it is. Return the norm before, f32 []."""
-        before: Tensor = self.values.norm()
-        if norm:
-            self.values.mul_((norm / (before + 1e-6)).clamp(max=1.0))
-        return before
+@torch.no_grad()
+def clip_rows(gradient: Tensor, norm: float) -> Tensor:
+    """Scale each policy's gradient, a row of [P, n], down to a norm, in place; 0 leaves them as they are.
+    Return the norms before, f32 [P]."""
+    norms: Tensor = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+    if norm:
+        gradient.mul_((norm / (norms + 1e-6)).clamp(max=1.0))
+    return norms.squeeze(1)
 
 
 class MeanNorm:

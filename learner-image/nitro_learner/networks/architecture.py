@@ -1,4 +1,4 @@
-"""The networks of a job and its environment: ActorCritic's arguments, and the description in the weights."""
+"""The network of a job of one agent, and its description in the weights."""
 
 import math
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from nitro_actor.actions import action_space
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_api.spec.network import ImageTooSmall, image_sizes
+from nitro_learner.networks.actor_critic import ActorCritic
 from nitro_learner.networks.images import Image
 
 
@@ -15,8 +16,8 @@ class NetworkMisfit(Exception):  # noqa: N818
     """The environment's observations do not fit the job's network; the message says what to change."""
 
 
-def arguments(spec: JobSpec, environment: DescribedEnvironment) -> dict[str, Any]:
-    """The arguments of `ActorCritic`, without initialisation and device.
+def network_of(spec: JobSpec, environment: DescribedEnvironment) -> ActorCritic:
+    """The policy and the critic of a job of one agent.
 
     Args:
         spec: resolved.
@@ -25,17 +26,9 @@ def arguments(spec: JobSpec, environment: DescribedEnvironment) -> dict[str, Any
     Raises:
         NetworkMisfit: the environment's observations do not fit spec.network.
     """
-    network, actions = spec.network, action_space(environment.one.action)
     shape = environment.one.observation["shape"]
-    return {
-        "inputs": _image(spec, shape) if network.type == "conv" else math.prod(shape),
-        "convolutions": network.conv_layers or (),
-        "hidden": list(network.hidden_sizes),
-        "actions": actions.outputs,
-        "activation": network.activation,
-        "head": actions.head,
-        "log_std": network.log_std,
-    }
+    inputs = _image(spec, shape) if spec.network.type == "conv" else math.prod(shape)
+    return ActorCritic(inputs, inputs, spec.network, environment.one.action, alone=True)
 
 
 def _image(spec: JobSpec, shape: Sequence[int]) -> Image:

@@ -1,4 +1,7 @@
-"""Convolutions: images to features, with gradients by hand for training and by autograd for the detector."""
+"""Convolutions: images to features, with gradients by hand for training and by autograd for the detector.
+
+They hold no parameters: every method takes them, the weight and the bias of each layer.
+"""
 
 import math
 from collections.abc import Sequence
@@ -13,6 +16,9 @@ from nitro_learner.networks import kernels
 
 Activation = Literal["tanh", "relu"]
 
+Weights = Sequence[tuple[Tensor, Tensor]]
+"""The weight and the bias of each layer, as views."""
+
 _NHWC = torch.channels_last
 """The fastest layout for oneDNN's convolutions: 1.3 to 4.5 times as fast on a CPU (bench_learner.py)."""
 
@@ -26,62 +32,52 @@ class Image:
     channels: int
 
 
-class Convolutions(nn.Module):
+class Convolutions:
     """Layers of convolution and activation: images [n, height, width(, channels)] to features [n, F].
 
     u8 pixels are divided by 255, floats taken as they are. Features are in the order channel, row, column.
 
     Attributes:
         features: F.
+        layers: their shapes.
     """
 
     def __init__(self, image: Image, layers: Sequence[ConvLayer], activation: Activation) -> None:
         """Raise ImageTooSmall where a filter does not fit into what reaches it."""
-        super().__init__()
         self.activation = activation
         sizes = [(image.height, image.width), *image_sizes(image.height, image.width, layers)]
         channels = [image.channels, *(layer.channels for layer in layers)]
         self._channels = image.channels
-        self.layers = nn.ModuleList(
-            _ConvolutionLayer(before, layer, size)
+        self.layers = [
+            ConvolutionShape.of(before, layer, size)
             for before, layer, size in zip(channels[:-1], layers, sizes[:-1], strict=True)
-        )
+        ]
         self.features = channels[-1] * math.prod(sizes[-1])
 
-    def reset(self, generator: torch.Generator, orthogonal: bool) -> None:
-        """Initialise as Perceptron's hidden layers."""
-        for layer in self._convolutions():
-            if orthogonal:
-                nn.init.orthogonal_(layer.weight, math.sqrt(2), generator)
-                nn.init.zeros_(layer.bias)
-            else:
-                bound = 1 / math.sqrt(layer.weight[0].numel())
-                nn.init.uniform_(layer.weight, -bound, bound, generator)
-                nn.init.uniform_(layer.bias, -bound, bound, generator)
-
-    def forward(self, observations: Tensor) -> Tensor:
-        x = self._pixels(observations)
-        for layer in self._convolutions():
-            x = layer(x)
+    def __call__(self, weights: Weights, observations: Tensor) -> Tensor:
+        """The features, with a graph that can be differentiated twice."""
+        x = self._pixels(observations, weights[0][0].dtype)
+        for layer, (weight, bias) in zip(self.layers, weights, strict=True):
+            x = kernels.convolution(layer.pad(x), weight, bias, layer.stride, layer.padding)
             x = torch.tanh(x) if self.activation == "tanh" else torch.relu(x)
         return x.flatten(1)
 
     @torch.no_grad()
-    def trace(self, observations: Tensor) -> list[Tensor]:
+    def trace(self, weights: Weights, observations: Tensor) -> list[Tensor]:
         """Each layer's input, and the last one's activation, without a graph."""
-        x = self._pixels(observations)
+        x = self._pixels(observations, weights[0][0].dtype)
         trace = []
-        for layer in self._convolutions():
+        for layer, (weight, bias) in zip(self.layers, weights, strict=True):
             trace.append(layer.pad(x))
-            z = torch.conv2d(trace[-1], layer.weight, layer.bias, layer.stride, layer.padding)
+            z = torch.conv2d(trace[-1], weight, bias, layer.stride, layer.padding)
             x = z.tanh_() if self.activation == "tanh" else z.relu_()
         return [*trace, x]
 
     @torch.no_grad()
-    def backpropagate(self, trace: list[Tensor], grad: Tensor) -> None:
-        """Add the parameters' gradients to `.grad`, given a trace and the loss's gradient by its features [n,
+    def backpropagate(self, weights: Weights, trace: Sequence[Tensor], grad: Tensor, into: Weights) -> None:
+        """Add the parameters' gradients to `into`, given a trace and the loss's gradient by its features [n,
         F]."""
-        layers = self._convolutions()
+        layers = self.layers
         grad = grad.reshape(trace[-1].shape).contiguous(memory_format=_NHWC)
         for index in reversed(range(len(layers))):
             layer = layers[index]
@@ -94,55 +90,58 @@ class Convolutions(nn.Module):
             by_input, by_weight, by_bias = kernels.convolution_gradients(
                 grad,
                 trace[index],
-                layer.weight,
+                weights[index][0],
                 layer.stride,
                 layer.padding,
                 by_input=index > 0,
                 by_weight=True,
                 by_bias=True,
             )
-            assert layer.weight.grad is not None, "the parameters of a trained network have been flattened"
-            assert layer.bias.grad is not None
-            layer.weight.grad.add_(by_weight)
-            layer.bias.grad.add_(by_bias)
+            into[index][0].add_(by_weight)
+            into[index][1].add_(by_bias)
             if index > 0:
                 grad = layer.crop(by_input)
 
-    def _pixels(self, observations: Tensor) -> Tensor:
+    def _pixels(self, observations: Tensor, dtype: torch.dtype) -> Tensor:
         """[n, height, width(, channels)] to float [n, channels, height, width] in NHWC's layout."""
         x = observations.reshape(*observations.shape[:3], self._channels).permute(0, 3, 1, 2)
-        dtype = next(self.parameters()).dtype
         scaled = x.to(dtype).mul_(1 / 255) if x.dtype == torch.uint8 else x.to(dtype)
         return scaled.contiguous(memory_format=_NHWC)
 
-    def _convolutions(self) -> list["_ConvolutionLayer"]:
-        return list(self.layers)  # type: ignore[arg-type]
 
+@dataclass(frozen=True, slots=True)
+class ConvolutionShape:
+    """One layer's shape.
 
-class _ConvolutionLayer(nn.Module):
-    """One layer's parameters, filled by `Convolutions.reset`, and its padding."""
+    Attributes:
+        weight: shape of its filters, [channels, channels below, kernel, kernel].
+        stride: of the filters.
+        padding: zeros on both sides of rows and columns. The operator itself pads both sides equally, which
+            is fastest. An odd zero is appended before that.
+        odd: the odd zeros below and on the right.
+    """
 
-    def __init__(self, channels: int, layer: ConvLayer, size: tuple[int, int]) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(layer.channels, channels, layer.kernel, layer.kernel))
-        self.bias = nn.Parameter(torch.empty(layer.channels))
-        self.stride = layer.stride
-        totals = [_padding(n, layer) for n in size]
-        # The operator itself pads both sides equally, which is fastest. An odd zero is appended before that.
-        self.padding = [total // 2 for total in totals]
-        self._below, self._right = (total % 2 for total in totals)
+    weight: tuple[int, int, int, int]
+    stride: int
+    padding: list[int]
+    odd: tuple[int, int]
 
-    def forward(self, x: Tensor) -> Tensor:
-        return kernels.convolution(self.pad(x), self.weight, self.bias, self.stride, self.padding)
+    @classmethod
+    def of(cls, channels: int, layer: ConvLayer, size: tuple[int, int]) -> "ConvolutionShape":
+        """The shape of a layer that sees `channels` of images of a size."""
+        below, right = (_padding(n, layer) for n in size)
+        weight = (layer.channels, channels, layer.kernel, layer.kernel)
+        return cls(weight, layer.stride, [below // 2, right // 2], (below % 2, right % 2))
 
     def pad(self, x: Tensor) -> Tensor:
         """Append the odd zeros."""
-        odd = (0, self._right, 0, self._below)
-        return nn.functional.pad(x, odd) if any(odd) else x
+        below, right = self.odd
+        return nn.functional.pad(x, (0, right, 0, below)) if below or right else x
 
     def crop(self, x: Tensor) -> Tensor:
         """Remove the zeros that `pad` appended."""
-        return x[:, :, : x.shape[2] - self._below, : x.shape[3] - self._right]
+        below, right = self.odd
+        return x[:, :, : x.shape[2] - below, : x.shape[3] - right]
 
 
 def _padding(size: int, layer: ConvLayer) -> int:

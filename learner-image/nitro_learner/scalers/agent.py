@@ -136,7 +136,8 @@ class ScalingAgent:
         assert self._ppo.observations is not None
         inputs = torch.from_numpy(self._ppo.observations(seen[None]))
         with torch.no_grad():
-            result: NDArray[np.float32] = self._ppo.network.policy(inputs)[0].numpy()
+            logits = self._ppo.network.distribution(self._ppo.theta, inputs, None)
+        result: NDArray[np.float32] = logits[0].numpy()
         return result
 
     def best(self, seen: NDArray[np.float32]) -> int:

@@ -96,10 +96,10 @@ def _fit(spec: JobSpec, environment: DescribedEnvironment) -> None:
 
     fits.check(spec, environment)
     if spec.network.type == "conv" and not environment.several:
-        from nitro_learner.networks.architecture import NetworkMisfit, arguments  # loads torch
+        from nitro_learner.networks.architecture import NetworkMisfit, network_of  # loads torch
 
         try:
-            arguments(spec, environment)
+            network_of(spec, environment)
         except NetworkMisfit as error:
             path, _, message = str(error).partition(" ")
             raise JobInvalid([FieldError(path.rstrip(":"), spec.network.type, message)]) from None

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from nitro_learner.algorithms.agents.stacked import StackedPerceptron, linear
 from nitro_learner.networks import kernels
 from nitro_learner.networks.images import Activation
+from nitro_learner.networks.stacked import StackedPerceptron, linear
 
 Recurrence = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 """`gru.scan` or `gru.unroll`."""
@@ -31,7 +31,6 @@ class StackedRecurrent:
         hidden: Sequence[int],
         heads: Mapping[str, int],
         activation: Activation,
-        free: Mapping[str, int],
         *,
         memory: int,
     ) -> None:
@@ -40,7 +39,7 @@ class StackedRecurrent:
         self.memory = memory
         self._activation = activation
         self._hidden = StackedPerceptron(inputs, below, {f"layers.{len(below)}": last}, activation)
-        self._heads = StackedPerceptron(memory, [], heads, activation, free)
+        self._heads = StackedPerceptron(memory, [], heads, activation)
         self._shapes = {
             "gru.weight_ih": (3 * memory, last),
             "gru.weight_hh": (3 * memory, memory),

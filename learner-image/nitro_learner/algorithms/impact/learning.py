@@ -7,7 +7,6 @@ Since r = pi / max(pi_target, mu / 2), this is PPO's loss with that denominator 
 and PPO's gradient, statistics and surrogate serve both.
 """
 
-import copy
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -20,15 +19,12 @@ from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import JobSpec
 from nitro_api.algorithms.impact import ImpactHyperparameters
-from nitro_learner.algorithms.actor_critic import (
-    ActorCriticAlgorithm,
-    explained_variance,
-    stream,
-)
+from nitro_learner.algorithms.actor_critic import ActorCriticAlgorithm, load_named, stream
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.impact.replay import CircularBuffer
 from nitro_learner.algorithms.impact.vtrace import traced
-from nitro_learner.algorithms.ppo.loss import Samples
+from nitro_learner.algorithms.ppo.loss import explained_variance
+from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.data.batch import Fragment, Rollouts
 from nitro_learner.data.shapes import check
@@ -71,7 +67,8 @@ class Impact(ActorCriticAlgorithm):
         self._waiting: list[_Sampled] = []
         self._fresh: list[_Sampled] = []
         self._passes = 0
-        self.target = copy.deepcopy(self.network.policy)
+        self.target = self.parameters.clone()
+        self._rate = self.settings.learning_rate
 
     @property
     def max_staleness(self) -> int:
@@ -80,7 +77,7 @@ class Impact(ActorCriticAlgorithm):
     def begin_round(self, round: int, rounds: int) -> None:
         """See `Learner`. The rate is no part of the state: a run that goes on may have other rounds."""
         super().begin_round(round, rounds)
-        self._optimiser.rate = self.learning_rate(round)
+        self._rate = self.learning_rate(round)
 
     def take(self, fragments: list[Fragment]) -> None:
         for fragment in fragments:
@@ -97,58 +94,54 @@ class Impact(ActorCriticAlgorithm):
         batch = self._buffer.draw(np.random.default_rng([self._seed, self._passes]))
         if batch is None:
             return False
-        samples, _ = self.samples(batch)
+        samples, _, _ = self.samples(batch)
         c = self.coefficients()
         generator = torch.Generator().manual_seed(stream(self._seed, self._passes))
         for _ in range(self.settings.epochs):
             for minibatch in self.minibatches(samples, generator):
-                self.step(minibatch, c)
+                self.step(minibatch, c, self._rate)
         self._passes += 1
         if self._passes % self._target_every == 0:
-            self._follow()
+            self.target.copy_(self.parameters)
         return True
 
     def end_round(self, round: int) -> dict[str, UpdateResult]:
         self.check_finite(round)
         fresh, self._fresh = self._fresh, []
-        samples, stats = self.samples(fresh)
+        samples, standardised, stats = self.samples(fresh)
         c = self.coefficients()
-        stats |= self.stats(samples, c) | {"learning_rate": self._optimiser.rate, "kl_coefficient": c.kl}
+        stats |= self.stats(samples, c) | {"learning_rate": self._rate, "kl_coefficient": c.kl}
         self.adapt_kl_coefficient(stats["kl"])
         if self.observations is not None:
             self.observations.merge([sampled.fragment for sampled in fresh])
         envs = fresh[0].rewards.shape[1]
         surrogate = PpoSurrogate(
             self.network,
-            self.distribution,
+            self.theta,
             samples,
             c,
+            None,
+            standardised,
+            agents=1,
             slots=len(fresh),
             envs=envs,
-            standardised=self.standardised(samples.advantages),
         )
         return {DEFAULT_POLICY: UpdateResult(stats, surrogate)}
 
     @torch.no_grad()
-    def samples(self, batch: list[_Sampled]) -> tuple[Samples, dict[str, float]]:
-        """Make the loss's samples from fragments, at the present target network and critic, and their
-        statistics explained_variance and advantage_std."""
+    def samples(self, batch: list[_Sampled]) -> tuple[Samples, Tensor | None, dict[str, float]]:
+        """Make the loss's samples from fragments, at the present target network and critic, with other
+        standardised advantages (see `scaled`), and their statistics explained_variance and advantage_std."""
         rollouts = Rollouts(
             [sampled.fragment for sampled in batch],
             [sampled.rewards for sampled in batch],
             prepare=self.inputs,
             device=self._device,
         )
-        target = torch.cat(
-            [
-                self.target.distribution(self.target.trace(rows))
-                for rows in torch.split(rollouts.observations, self.chunk)
-            ]
-        )
-        available = rollouts.available
+        target, available = self._distribution(rollouts.observations), rollouts.available
         if available is not None:
-            target = self.distribution.masked(target, available)
-        target_log_probs = self.distribution.log_prob(target, rollouts.actions)
+            target = self.network.family.masked(target, available)
+        target_log_probs = self.network.family.log_prob(target, rollouts.actions)
         trace = traced(
             rollouts,
             target_log_probs,
@@ -161,21 +154,18 @@ class Impact(ActorCriticAlgorithm):
             rollouts.actions,
             denominator(target_log_probs, rollouts.log_probs),
             target,
-            self.scaled(trace.advantages),
+            trace.advantages,
             trace.targets,
             available,
         )
-        return samples, {
+        return *self.scaled(samples), {
             "explained_variance": explained_variance(trace.values, trace.targets),
             "advantage_std": trace.advantages.std(correction=0).item(),
         }
 
     def state_dict(self) -> dict[str, Any]:
-        target = {name: p.detach().cpu().clone() for name, p in self.target.named_parameters()}
-        return super().state_dict() | {
-            "target": target,
-            "passes": self._passes,
-        }
+        target = {name: value.cpu().clone() for name, value in self._target().items()}
+        return super().state_dict() | {"target": target, "passes": self._passes}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
@@ -184,17 +174,20 @@ class Impact(ActorCriticAlgorithm):
     def adopt(self, state: dict[str, Any]) -> None:
         """See `Learner`."""
         super().adopt(state)
-        with torch.no_grad():
-            for name, parameter in self.target.named_parameters():
-                parameter.copy_(torch.as_tensor(state["target"][name]))
+        load_named(self._target(), state["target"])
         self._buffer.clear()
         self._waiting, self._fresh = [], []
 
-    @torch.no_grad()
-    def _follow(self) -> None:
-        """theta_target <- theta."""
-        for target, parameter in zip(self.target.parameters(), self.network.policy.parameters(), strict=True):
-            target.copy_(parameter)
+    def _target(self) -> dict[str, Tensor]:
+        """The target policy's parameters by name, as views."""
+        named = self.network.named(self.target).items()
+        return {name.removeprefix("policy."): p[0] for name, p in named if name.startswith("policy.")}
+
+    def _distribution(self, observations: Tensor) -> Tensor:
+        """The target policy's action distributions."""
+        target = self.network.bind(self.target)
+        parts = torch.split(observations, self.chunk)
+        return torch.cat([self.network.traced_distribution(target, rows, None) for rows in parts])
 
 
 def denominator(target_log_probs: Tensor, log_probs: Tensor) -> Tensor:

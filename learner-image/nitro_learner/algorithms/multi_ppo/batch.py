@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic
 
 import numpy as np
 from torch import Tensor
@@ -12,36 +13,46 @@ from nitro_actor.protocol.agents import AgentClass
 from nitro_api.algorithms.ppo import PpoHyperparameters
 from nitro_learner.algorithms.agents.policy_network import identity_size, input_size
 from nitro_learner.algorithms.agents.team import Team
-from nitro_learner.algorithms.multi_ppo.network import (
-    PoliciesWithCritics,
-    StackedActorCritic,
-    StackedShape,
-)
 from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
 from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts, When
-from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
-from nitro_learner.algorithms.ppo.loss import Samples
+from nitro_learner.algorithms.ppo.loss import explained_variance
+from nitro_learner.algorithms.ppo.samples import Data, Samples
 from nitro_learner.data.batch import Fragment, on_device, vectors
 from nitro_learner.data.gae import level
+from nitro_learner.networks.actor_critic import ActorCritic, PoliciesWithCritics, StackedShape
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyBatch:
-    """One policy's samples of a round.
+class PolicyBatch(Generic[Data]):
+    """What one policy learns from in a round.
 
     Attributes:
-        samples: with advantages that are not standardised.
+        data: samples, or sequences of them, with advantages that are not standardised.
         values: f32 [N], of the critic before the update.
         slots: fragments.
         envs: environments of each fragment, whose steps alternate in the samples, agent by agent.
         agents: of each environment in the samples.
     """
 
-    samples: TeamSamples
+    data: Data
     values: Tensor
     slots: int
     envs: int
     agents: int
+
+    def stats(self) -> dict[str, float]:
+        """Statistics over the samples of agents that acted; none where nobody did."""
+        samples = self.data.samples
+        acted: Any = slice(None)
+        if samples.weights is not None:
+            acted = samples.weights > 0
+            if not acted.any():
+                return {}
+        advantages = samples.advantages[acted]
+        return {
+            "explained_variance": explained_variance(self.values[acted], samples.returns[acted]),
+            "advantage_std": advantages.std(correction=0).item(),
+        }
 
 
 class BatchMaker:
@@ -87,7 +98,7 @@ class BatchMaker:
         rollouts: PolicyRollouts,
         rows: np.ndarray | slice,
         critic: Callable[[When, Tensor], Tensor],
-    ) -> tuple[TeamSamples, Tensor]:
+    ) -> tuple[Samples, Tensor]:
         """Make a policy's samples of a round, and take the round into its statistics.
 
         A critic of scaled rewards begins at the level of its first round. One that began at 0 would fall to
@@ -123,31 +134,26 @@ class BatchMaker:
         advantages, before = (
             on_device(each[rows], self._device) for each in (estimates.advantages, estimates.values)
         )
-        own = on_device(inputs[rows], self._device)
         samples = Samples(
-            own,
+            on_device(inputs[rows], self._device),
             on_device(rollouts.rows("actions")[rows], self._device),
             on_device(rollouts.rows("log_probs")[rows], self._device),
             on_device(rollouts.rows("distribution")[rows], self._device),
             advantages,
             advantages + before,
             on_device(rollouts.rows("available")[rows], self._device) if rollouts.masked else None,
-        )
-        each = TeamSamples(
-            1,
-            samples,
-            own if critic_inputs is inputs else on_device(critic_inputs[rows], self._device),
+            None if critic_inputs is inputs else on_device(critic_inputs[rows], self._device),
             on_device(rollouts.alive[rows].astype(np.float32), self._device),
         )
-        return each, before
+        return samples, before
 
     def make(
         self,
         policy: AgentPolicy,
-        network: StackedActorCritic,
+        network: ActorCritic,
         rollouts: PolicyRollouts,
         chosen: np.ndarray | None,
-    ) -> PolicyBatch:
+    ) -> PolicyBatch[Samples]:
         """Make a policy's batch, and take the round into its statistics.
 
         Args:
@@ -158,7 +164,7 @@ class BatchMaker:
         """
 
         def critic(_: When, inputs: Tensor) -> Tensor:
-            return network.values(policy.parameters[None], inputs[None])[0]
+            return network.traced_values(network.bind(policy.parameters[None]), inputs)
 
         rows = slice(None) if chosen is None else np.arange(len(chosen)) * rollouts.agents + chosen
         samples, values = self.samples(policy, network, rollouts, rows, critic)

@@ -2,68 +2,84 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from functools import partial
 
+import torch
 from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
-from nitro_learner.algorithms.agents.stacked_adam import AdamState
 from nitro_learner.algorithms.multi_ppo.batch import PolicyBatch
-from nitro_learner.algorithms.multi_ppo.loss import CPU_CHUNK, GPU_CHUNK, gradient, mean_terms
 from nitro_learner.algorithms.multi_ppo.model import Choose, Model
-from nitro_learner.algorithms.multi_ppo.network import StackedActorCritic
 from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
 from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts
-from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
-from nitro_learner.algorithms.multi_ppo.surrogate import MultiPpoSurrogate
-from nitro_learner.algorithms.multi_ppo.training import train
-from nitro_learner.algorithms.multi_ppo.update import PolicyStep, Trained, Update
+from nitro_learner.algorithms.multi_ppo.update import PolicyStep
+from nitro_learner.algorithms.ppo.loss import Coefficients, gradient, loss_terms
+from nitro_learner.algorithms.ppo.samples import Samples
+from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.data.batch import Fragment
+from nitro_learner.networks.actor_critic import ActorCritic, chunk_size
 
 
-class FeedForward(Model[StackedActorCritic, PolicyBatch, TeamSamples]):
+class FeedForwardPasses:
+    """See `Passes`."""
+
+    def __init__(self, network: ActorCritic, parameters: Tensor) -> None:
+        self._network = network
+        self._theta = network.bind(parameters)
+        self._gradient = torch.zeros_like(parameters)
+        self._into = network.bind(self._gradient)
+        self._chunk = chunk_size(network.images, parameters.device.type)
+
+    def gradient(self, samples: Samples, c: Coefficients, penalties: Tensor | None) -> Tensor:
+        self._gradient.zero_()
+        gradient(self._network, self._theta, self._parts(samples), c, self._into, penalties)
+        return self._gradient
+
+    def terms(self, samples: Samples, c: Coefficients) -> list[dict[str, float]]:
+        return loss_terms(self._network, self._theta, self._parts(samples), c)
+
+    def _parts(self, samples: Samples) -> list[Samples]:
+        """Parts of nearly equal size, of as many samples as one pass takes at most."""
+        return samples.parts(math.ceil(samples.size / math.ceil(samples.size / self._chunk)))
+
+
+class FeedForward(Model[ActorCritic, Samples]):
     """See `Model`."""
 
-    def network(self, one: AgentClass) -> StackedActorCritic:
-        return StackedActorCritic(*self.batches.input_sizes(one), self._team.network, one.action)
+    def network(self, one: AgentClass) -> ActorCritic:
+        return ActorCritic(*self.batches.input_sizes(one), self._team.network, one.action)
 
     def batch(
         self,
         policy: AgentPolicy,
-        network: StackedActorCritic,
+        network: ActorCritic,
         rollouts: PolicyRollouts,
         fragments: Sequence[Fragment],  # noqa: ARG002
         choose: Choose,
-    ) -> PolicyBatch:
+    ) -> PolicyBatch[Samples]:
         chosen = choose(rollouts.slots * rollouts.length * rollouts.envs)
         return self.batches.make(policy, network, rollouts, chosen)
 
-    def train(
-        self,
-        network: StackedActorCritic,
-        parameters: Tensor,
-        adam: Sequence[AdamState],
-        batches: Sequence[PolicyBatch],
-        update: Update,
-    ) -> Trained[TeamSamples]:
-        return train(
-            parameters,
-            adam,
-            TeamSamples.together([batch.samples for batch in batches]),
-            update,
-            self.batches.settings,
-            gradient=partial(gradient, network),
-            mean_terms=partial(mean_terms, network),
-            chunk=CPU_CHUNK if parameters.device.type == "cpu" else GPU_CHUNK,
+    def passes(self, network: ActorCritic, parameters: Tensor) -> FeedForwardPasses:
+        return FeedForwardPasses(network, parameters)
+
+    def surrogate(self, step: PolicyStep[ActorCritic, Samples], batch: PolicyBatch[Samples]) -> PpoSurrogate:
+        network = step.network
+        theta, sampled = network.bind(step.parameters), network.bind(step.sampled)
+        return PpoSurrogate(
+            network,
+            theta,
+            step.samples,
+            step.coefficients,
+            sampled,
+            step.standardised,
+            batch.agents,
+            batch.slots,
+            batch.envs,
         )
 
-    def surrogate(
-        self, step: PolicyStep[StackedActorCritic], samples: TeamSamples, batch: PolicyBatch
-    ) -> MultiPpoSurrogate:
-        return MultiPpoSurrogate(step, samples, batch.agents, batch.slots, batch.envs)
-
     def distributions(
-        self, network: StackedActorCritic, policy: Tensor, inputs: Tensor, available: Tensor | None
+        self, network: ActorCritic, parameters: Tensor, inputs: Tensor, available: Tensor | None
     ) -> Tensor:
-        return network.distribution(policy, inputs, available)
+        return network.traced_distribution(network.bind(parameters), inputs, available)

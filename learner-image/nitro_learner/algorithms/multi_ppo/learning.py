@@ -22,22 +22,23 @@ from nitro_actor.actions import action_space
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.algorithms.actor_critic import adapted, annealed, stream
+from nitro_learner.algorithms.adam import AdamState
 from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.agents.policy_network import description, inputs
-from nitro_learner.algorithms.agents.stacked_adam import AdamState
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import UpdateResult, check_network
-from nitro_learner.algorithms.multi_ppo.batch import chosen_agents
+from nitro_learner.algorithms.multi_ppo.batch import PolicyBatch, chosen_agents
 from nitro_learner.algorithms.multi_ppo.feed_forward import FeedForward
 from nitro_learner.algorithms.multi_ppo.memories import CriticMemories
 from nitro_learner.algorithms.multi_ppo.memory.model import RecurrentModel
 from nitro_learner.algorithms.multi_ppo.model import Model
-from nitro_learner.algorithms.multi_ppo.network import PoliciesWithCritics, StackedShape
 from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
 from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts
-from nitro_learner.algorithms.multi_ppo.update import PolicyStep, RoundBatch, Update, batch_stats
+from nitro_learner.algorithms.multi_ppo.training import train
+from nitro_learner.algorithms.multi_ppo.update import PolicyStep, Update
 from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.data.batch import Fragment, check_round
+from nitro_learner.networks.actor_critic import PoliciesWithCritics, StackedShape
 from nitro_learner.networks.distributions import distribution_of
 from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
 
@@ -61,7 +62,7 @@ class MultiPpo:
         Raises:
             TypeError: the settings are not PPO's.
         """
-        model: type[Model[Any, Any, Any]] = RecurrentModel if team.network.recurrent else FeedForward
+        model: type[Model[Any, Any]] = RecurrentModel if team.network.recurrent else FeedForward
         self._model = model(team, device)
         self._team, self.settings, self._device = team, self._model.batches.settings, device
         self._networks: dict[str, PoliciesWithCritics[StackedShape]] = {
@@ -107,7 +108,7 @@ class MultiPpo:
         batches = {policy: self._batch(policy, fragments, round) for policy in self.policies}
 
         def kind(policy: str) -> tuple[str, int]:
-            return self._groups.class_of(policy).name, batches[policy].samples.size
+            return self._groups.class_of(policy).name, batches[policy].data.size
 
         results: dict[str, UpdateResult] = {}
         for _, together in groupby(sorted(self.policies, key=kind), key=kind):
@@ -132,7 +133,7 @@ class MultiPpo:
         self, agents: Sequence[str], observations: np.ndarray, available: np.ndarray | None
     ) -> np.ndarray:
         """See `SharingLearner`."""
-        mask = None if available is None else torch.from_numpy(available).to(self._device)[None]
+        mask = None if available is None else torch.from_numpy(available).to(self._device)
         seen = [self._distribution_of(agent, observations, mask) for agent in agents]
         family = distribution_of(self._groups.class_of(self._groups.agents[agents[0]]).action)
         return np.array([[family.kl(one, other).mean().item() for other in seen] for one in seen])
@@ -170,25 +171,24 @@ class MultiPpo:
             if policy.memories:
                 policy.memories.copy_slots(sources)
 
-    def _batch(self, policy: str, fragments: list[Fragment], round: int) -> RoundBatch:
+    def _batch(self, policy: str, fragments: list[Fragment], round: int) -> PolicyBatch[Any]:
         """A policy's samples of a round."""
         one, positions = self._groups.class_of(policy), self._groups.positions(policy)
         rollouts = PolicyRollouts(self._team, one, positions, fragments)
         choose = partial(self._chosen, policy, round)
-        batch: RoundBatch = self._model.batch(
+        batch: PolicyBatch[Any] = self._model.batch(
             self._policies[policy], self._network(policy), rollouts, fragments, choose
         )
         return batch
 
     def _learn(
-        self, names: Sequence[str], batches: Sequence[RoundBatch], round: int
+        self, names: Sequence[str], batches: Sequence[PolicyBatch[Any]], round: int
     ) -> dict[str, UpdateResult]:
         """Train policies of one class that have equally many samples."""
         settings, network = self.settings, self._network(names[0])
         before = [self._policies[name] for name in names]
         update = Update(
             generators=[self._generator(_ORDER, round, self._team.index(name)) for name in names],
-            distribution=distribution_of(self._groups.class_of(names[0]).action),
             coefficients=Coefficients(
                 clip=settings.clip,
                 kl=0.0,
@@ -201,7 +201,10 @@ class MultiPpo:
         )
         results = {}
         sampled = torch.stack([policy.parameters for policy in before])
-        trained = self._model.train(network, sampled, [policy.adam for policy in before], batches, update)
+        samples = batches[0].data.together(batch.data for batch in batches)
+        passes = partial(self._model.passes, network)
+        adam = [policy.adam for policy in before]
+        trained = train(sampled, adam, samples, update, settings, passes)
         for index, (name, batch, policy) in enumerate(zip(names, batches, before, strict=True)):
             parameters, terms, kl = trained.parameters[index], trained.terms[index], policy.kl_coefficient
             stats = {"learning_rate": update.rate, "kl_coefficient": kl}
@@ -211,8 +214,8 @@ class MultiPpo:
                     "lower hyperparameters.learningRate or set hyperparameters.maxGradNorm"
                 )
             after = policy
-            if batch.samples.weights.any():  # else nobody acted, and only Adam's momentum would move it
-                stats |= terms | batch_stats(batch)
+            if found := batch.stats():  # else nobody acted, and only Adam's momentum would move it
+                stats |= terms | found
                 kl_after = adapted(kl, terms["kl"], settings.kl_target)
                 after = policy.trained(parameters.clone(), trained.adam[index], kl_after)
             self._policies[name] = after
@@ -220,11 +223,11 @@ class MultiPpo:
                 network,
                 after.parameters[None],
                 sampled[index : index + 1],
-                update.distribution,
-                batch.samples.standardised(),
+                trained.samples.of(index),
+                batch.data.standardised(),
                 replace(update.coefficients, kl=kl),
             )
-            results[name] = UpdateResult(stats, self._model.surrogate(step, trained.samples.of(index), batch))
+            results[name] = UpdateResult(stats, self._model.surrogate(step, batch))
         return results
 
     def _chosen(self, policy: str, round: int, choices: int) -> np.ndarray | None:
@@ -241,10 +244,9 @@ class MultiPpo:
         policy, one = self._policies[name], self._groups.class_of(name)
         seen = observations if policy.observations is None else policy.observations(observations)
         rows = torch.from_numpy(inputs(self._team, one, agent, seen)).to(self._device)
-        network = self._network(name)
-        policies, _ = network.split(policy.parameters[None])
-        distributions: Tensor = self._model.distributions(network, policies, rows[None], available)
-        return distributions[0]
+        parameters = policy.parameters[None]
+        found: Tensor = self._model.distributions(self._network(name), parameters, rows, available)
+        return found
 
     def _network(self, policy: str) -> PoliciesWithCritics[StackedShape]:
         return self._networks[self._groups.class_of(policy).name]

@@ -10,13 +10,12 @@ import numpy as np
 from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
-from nitro_learner.algorithms.agents.stacked_adam import AdamState
 from nitro_learner.algorithms.agents.team import Team
-from nitro_learner.algorithms.multi_ppo.batch import BatchMaker
+from nitro_learner.algorithms.multi_ppo.batch import BatchMaker, PolicyBatch
 from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
 from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts
-from nitro_learner.algorithms.multi_ppo.samples import Data
-from nitro_learner.algorithms.multi_ppo.update import Batch, Network, PolicyStep, Trained, Update
+from nitro_learner.algorithms.multi_ppo.update import Network, Passes, PolicyStep
+from nitro_learner.algorithms.ppo.samples import Data
 from nitro_learner.boosting.surrogate import Surrogate
 from nitro_learner.data.batch import Fragment
 
@@ -24,7 +23,7 @@ Choose = Callable[[int], np.ndarray | None]
 """Chooses which of a policy's agents it learns from, int64 [n] for n choices; None for all of them."""
 
 
-class Model(ABC, Generic[Network, Batch, Data]):
+class Model(ABC, Generic[Network, Data]):
     """Networks of one kind, and the samples that they learn from.
 
     Attributes:
@@ -47,7 +46,7 @@ class Model(ABC, Generic[Network, Batch, Data]):
         rollouts: PolicyRollouts,
         fragments: Sequence[Fragment],
         choose: Choose,
-    ) -> Batch:
+    ) -> PolicyBatch[Data]:
         """A policy's samples of a round; the round is taken into its statistics.
 
         Args:
@@ -59,29 +58,22 @@ class Model(ABC, Generic[Network, Batch, Data]):
         """
 
     @abstractmethod
-    def train(
-        self,
-        network: Network,
-        parameters: Tensor,
-        adam: Sequence[AdamState],
-        batches: Sequence[Batch],
-        update: Update,
-    ) -> Trained[Data]:
-        """Train policies of one shape together; the arguments are those of `training.train`."""
+    def passes(self, network: Network, parameters: Tensor) -> Passes[Data]:
+        """The passes of policies of one shape that train together, f32 [P, n]."""
 
     @abstractmethod
-    def surrogate(self, step: PolicyStep[Network], samples: Data, batch: Batch) -> Surrogate:
-        """A policy's objective of the round; `samples` are of the batch, as the loss saw them."""
+    def surrogate(self, step: PolicyStep[Network, Data], batch: PolicyBatch[Data]) -> Surrogate:
+        """A policy's objective of the round."""
 
     @abstractmethod
     def distributions(
-        self, network: Network, policy: Tensor, inputs: Tensor, available: Tensor | None
+        self, network: Network, parameters: Tensor, inputs: Tensor, available: Tensor | None
     ) -> Tensor:
-        """The parameters of a policy's action distributions, [1, m, .].
+        """The parameters of a policy's action distributions, [m, .].
 
         Args:
             network: its shape.
-            policy: its parameters, f32 [1, .].
-            inputs: f32 [1, m, D], each an episode's first.
-            available: bool [1, m, C]; None where all actions are.
+            parameters: f32 [1, n], its own and its critic's.
+            inputs: f32 [m, D], each an episode's first.
+            available: bool [m, C]; None where all actions are.
         """

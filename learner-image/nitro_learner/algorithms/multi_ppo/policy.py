@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from nitro_learner.algorithms.agents.stacked_adam import AdamState
+from nitro_learner.algorithms.actor_critic import load_named
+from nitro_learner.algorithms.adam import AdamState
 from nitro_learner.algorithms.multi_ppo.memories import CriticMemories
-from nitro_learner.algorithms.multi_ppo.network import PoliciesWithCritics, StackedShape
 from nitro_learner.data.batch import Fragment
+from nitro_learner.networks.actor_critic import PoliciesWithCritics, StackedShape
 from nitro_learner.networks.normalise import ObservationNormaliser, RewardNormaliser
 
 
@@ -85,11 +85,8 @@ class AgentPolicy:
             ValueError: a tensor of the state has another shape.
         """
         loaded = self.copy()
-        for name, value in network.named(loaded.parameters[None]).items():
-            saved = torch.as_tensor(state["parameters"][name])
-            if saved.shape != value.shape[1:]:
-                raise ValueError(f"{name} has shape {tuple(saved.shape)}, expected {tuple(value.shape[1:])}")
-            value[0].copy_(saved)
+        named = network.named(loaded.parameters[None])
+        load_named({name: value[0] for name, value in named.items()}, state["parameters"])
         for part, name in (
             (loaded.observations, "observations"),
             (loaded.states, "states"),

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 
 from nitro_api.algorithms.ppo import PpoHyperparameters
-from nitro_learner.algorithms.agents.stacked import clip_rows
-from nitro_learner.algorithms.agents.stacked_adam import AdamState, StackedAdam
+from nitro_learner.algorithms.adam import Adam, AdamState
 from nitro_learner.algorithms.epochs import epochs
-from nitro_learner.algorithms.gradient import MeanNorm
-from nitro_learner.algorithms.multi_ppo.samples import Data
-from nitro_learner.algorithms.multi_ppo.update import Trained, Update
+from nitro_learner.algorithms.gradient import MeanNorm, clip_rows
+from nitro_learner.algorithms.multi_ppo.update import Passes, Trained, Update
+from nitro_learner.algorithms.ppo.samples import Data
 
 
 def train(
@@ -22,10 +22,7 @@ def train(
     samples: Data,
     update: Update,
     settings: PpoHyperparameters,
-    *,
-    gradient: Callable[[Tensor, list[Data], Update], Tensor],
-    mean_terms: Callable[[Tensor, list[Data], Update], list[dict[str, float]]],
-    chunk: int,
+    passes: Callable[[Tensor], Passes[Data]],
 ) -> Trained[Data]:
     """Train policies of one shape for a round's epochs.
 
@@ -39,9 +36,7 @@ def train(
         samples: with advantages that are not standardised.
         update: the settings of this round.
         settings: of the algorithm.
-        gradient: of each policy's mean loss by its parameters, f32 [P, n], over samples in parts.
-        mean_terms: means of the loss's terms over each policy's samples in parts.
-        chunk: samples of each policy that go through the networks in one pass.
+        passes: those of parameters.
     """
     minibatches = min(math.ceil(samples.size / (settings.minibatch_size or samples.size)), samples.units)
     anywhere = samples.units == samples.size
@@ -51,20 +46,22 @@ def train(
     if settings.standardise_advantages != "off":
         reported = samples.with_advantages(samples.standardised())
     trained = parameters.clone()
-    optimiser = StackedAdam(trained, adam, settings.adam_epsilon)
-    whole, norms = reported.parts(chunk), MeanNorm()
+    through, norms = passes(trained), MeanNorm()
+    optimiser = Adam(trained, adam, settings.adam_epsilon)
+    c, penalties = update.coefficients, None
+    if any(coefficient > 0 for coefficient in update.kl):
+        penalties = torch.tensor(update.kl, device=parameters.device)
     for _ in epochs(settings.epochs):
-        epoch = [whole]
+        epoch = [reported]
         if minibatches > 1:
-            shuffled = (samples if each else reported).shuffled(update.generators, minibatches)
+            epoch = (samples if each else reported).shuffled(update.generators, minibatches)
+        for minibatch in epoch:
             if each:
-                shuffled = [one.with_advantages(one.standardised()) for one in shuffled]
-            epoch = [one.parts(chunk) for one in shuffled]
-        for parts in epoch:
-            step = gradient(trained, parts, update)
+                minibatch = minibatch.with_advantages(minibatch.standardised())
+            step = through.gradient(minibatch, c, penalties)
             norms.add(clip_rows(step, settings.max_grad_norm))
             optimiser.step(step, update.rate)
-    terms = mean_terms(trained, whole, update)
+    terms = through.terms(reported, c)
     for policy, norm in zip(terms, norms.take(), strict=True):
         policy["gradient_norm"] = norm
     return Trained(trained, optimiser.states(), reported, terms)

@@ -8,32 +8,13 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from nitro_learner.algorithms.actor_critic import explained_variance
-from nitro_learner.algorithms.agents.stacked_adam import AdamState
-from nitro_learner.algorithms.multi_ppo.network import PoliciesWithCritics
-from nitro_learner.algorithms.multi_ppo.samples import Data, TeamSamples
+from nitro_learner.algorithms.adam import AdamState
 from nitro_learner.algorithms.ppo.loss import Coefficients
-from nitro_learner.networks.distributions import Distribution
+from nitro_learner.algorithms.ppo.samples import Data
+from nitro_learner.networks.actor_critic import PoliciesWithCritics
 
 Network = TypeVar("Network", bound=PoliciesWithCritics[Any])
-
-
-class RoundBatch(Protocol):
-    """What a policy learns from in a round.
-
-    Attributes:
-        samples: with advantages that are not standardised.
-        values: f32 [N], of the critic before the update.
-    """
-
-    @property
-    def samples(self) -> TeamSamples: ...
-
-    @property
-    def values(self) -> Tensor: ...
-
-
-Batch = TypeVar("Batch", bound=RoundBatch)
+In = TypeVar("In", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +36,14 @@ class Trained(Generic[Data]):
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyStep(Generic[Network]):
+class PolicyStep(Generic[Network, Data]):
     """One policy's step of a round, for its surrogate.
 
     Attributes:
         network: shape of policy and critic.
         parameters: f32 [1, n], theta_{k+1}, the learner's own until its next update.
         sampled: f32 [1, n], theta_k, which sampled the round.
-        distribution: of the actions.
+        samples: as the loss saw them.
         standardised: f32 [N], advantages with mean 0 and deviation 1; those that the loss sees may differ.
         coefficients: of the loss.
     """
@@ -70,9 +51,27 @@ class PolicyStep(Generic[Network]):
     network: Network
     parameters: Tensor
     sampled: Tensor
-    distribution: Distribution
+    samples: Data
     standardised: Tensor
     coefficients: Coefficients
+
+
+class Passes(Protocol[In]):
+    """Passes through the networks of policies that train together. They see changes of the parameters."""
+
+    def gradient(self, samples: In, c: Coefficients, penalties: Tensor | None) -> Tensor:
+        """The gradient of each policy's mean loss by its parameters, f32 [P, n], valid until the next one.
+
+        Args:
+            samples: of all policies.
+            c: of the loss.
+            penalties: weights of each policy's KL penalty, f32 [P], beside that of `c`.
+        """
+        ...
+
+    def terms(self, samples: In, c: Coefficients) -> list[dict[str, float]]:
+        """Means of the loss's terms over each policy's samples; see `ppo.loss.loss_terms`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +80,12 @@ class Update:
 
     Attributes:
         generators: each gives the order of one policy's samples.
-        distribution: of the actions.
         coefficients: of the loss, without the KL penalty's.
         kl: the policies' coefficients of the KL penalty.
         rate: the learning rate.
     """
 
     generators: list[torch.Generator]
-    distribution: Distribution
     coefficients: Coefficients
     kl: list[float]
     rate: float
-
-
-def batch_stats(batch: RoundBatch) -> dict[str, float]:
-    """Statistics of a policy's batch, over the samples of agents that acted. There must be such samples."""
-    acted = batch.samples.weights > 0
-    returns, advantages = batch.samples.samples.returns[acted], batch.samples.samples.advantages[acted]
-    return {
-        "explained_variance": explained_variance(batch.values[acted], returns),
-        "advantage_std": advantages.std(correction=0).item(),
-    }

@@ -1,6 +1,5 @@
 """Proximal policy optimisation (Schulman et al. 2017): preset `paper` like RLlib, `tuned` like CleanRL."""
 
-import copy
 import math
 from dataclasses import replace
 
@@ -8,14 +7,11 @@ import torch
 
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api.algorithms.ppo import PpoHyperparameters
-from nitro_learner.algorithms.actor_critic import (
-    ActorCriticAlgorithm,
-    explained_variance,
-    stream,
-)
+from nitro_learner.algorithms.actor_critic import ActorCriticAlgorithm, stream
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.epochs import epochs
-from nitro_learner.algorithms.ppo.loss import Coefficients, Samples
+from nitro_learner.algorithms.ppo.loss import Coefficients, explained_variance
+from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.data.batch import Batch, Fragment, assemble
 
@@ -30,23 +26,23 @@ class Ppo(ActorCriticAlgorithm):
 
     def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
         batch = self.assemble(fragments)
-        samples = Samples(
-            batch.observations,
-            batch.actions,
-            batch.log_probs,
-            batch.distribution,
-            self.scaled(batch.advantages),
-            batch.returns,
-            batch.available,
+        samples, standardised = self.scaled(
+            Samples(
+                batch.observations,
+                batch.actions,
+                batch.log_probs,
+                batch.distribution,
+                batch.advantages,
+                batch.returns,
+                batch.available,
+            )
         )
-        rate = self.learning_rate(round)
-        self._optimiser.rate = rate
-        c = self.coefficients()
-        sampled = copy.deepcopy(self.network)
+        rate, c = self.learning_rate(round), self.coefficients()
+        sampled = self.network.bind(self.parameters.clone())
         generator = torch.Generator().manual_seed(stream(self._seed, round))
         for _ in epochs(self.settings.epochs):
             for minibatch in self.minibatches(samples, generator):
-                self.step(minibatch, c)
+                self.step(minibatch, c, rate)
         self.check_finite(round)
         stats = self.stats(samples, c) | {
             "explained_variance": explained_variance(batch.values, batch.returns),
@@ -58,13 +54,14 @@ class Ppo(ActorCriticAlgorithm):
         envs = fragments[0].tensors["rewards"].shape[1]
         surrogate = PpoSurrogate(
             self.network,
-            self.distribution,
+            self.theta,
             samples,
             c,
             sampled,
+            standardised,
+            agents=1,
             slots=len(fragments),
             envs=envs,
-            standardised=self.standardised(batch.advantages),
         )
         return {DEFAULT_POLICY: UpdateResult(stats, surrogate)}
 

@@ -3,16 +3,21 @@
     L = -E[min(r A, clip(r, 1 - c, 1 + c) A)] + beta E[KL(old || new)] - h E[H] + w E[min((V - G)^2, v)]
 
 with r = pi_new(a | s) / pi_old(a | s). `terms` is the differentiable form, for the detector and for reports;
-`gradients` is its gradient by the networks' outputs, for training. A test compares the two.
+`gradients` is its gradient by the networks' outputs, and `gradient` by their parameters, for training. A test
+compares them. Policies that train stacked have one loss each, over samples of agents that acted.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from nitro_learner.algorithms.ppo.samples import Samples, acted_in
 from nitro_learner.data.shapes import check
+from nitro_learner.networks.actor_critic import ActorCritic, Bound
 from nitro_learner.networks.distributions import Distribution
 
 
@@ -25,101 +30,6 @@ class Coefficients:
     entropy: float
     value: float
     value_clip: float
-
-
-@dataclass(frozen=True, slots=True)
-class Samples:
-    """Rows of a batch, with the advantages that the loss sees.
-
-    Attributes:
-        observations: f32 [n, D].
-        actions: f32 [n, A] or i64 [n].
-        log_probs: f32 [n], old.
-        distribution: f32 [n, P], old.
-        advantages: f32 [n], standardised unless the job says otherwise.
-        returns: f32 [n].
-        available: bool [n, C], which choices of the actions were allowed; None where they are not masked.
-
-    Raises:
-        ValueError: a column has another shape.
-    """
-
-    observations: Tensor
-    actions: Tensor
-    log_probs: Tensor
-    distribution: Tensor
-    advantages: Tensor
-    returns: Tensor
-    available: Tensor | None = None
-
-    def __post_init__(self) -> None:
-        rows = self.observations.shape[:1]
-        columns = {"log_probs": self.log_probs, "advantages": self.advantages, "returns": self.returns}
-        check(rows, "a column of the samples", columns)
-        actions, distribution = self.actions.shape, self.distribution.shape
-        if actions[:1] != rows or len(actions) > 2:
-            raise ValueError(f"actions has the shape {tuple(actions)}, but the samples have {rows[0]} rows")
-        if distribution[:1] != rows or len(distribution) != 2:
-            raise ValueError(
-                f"distribution has the shape {tuple(distribution)}, but the samples have {rows[0]} rows"
-            )
-        if self.available is not None:
-            check(rows, "the rows of the samples", {"available": self.available[:, 0]})
-
-    def __len__(self) -> int:
-        return len(self.observations)
-
-    def rows(self, which: Tensor) -> "Samples":
-        """Copies of the rows `which`."""
-        return self._view(column[which] for column in self.columns())
-
-    def slices(self, size: int) -> list["Samples"]:
-        """Views of `size` rows each (the last one fewer)."""
-        if len(self) <= size:
-            return [self]
-        return [
-            self._view(columns)
-            for columns in zip(*(torch.split(c, size) for c in self.columns()), strict=True)
-        ]
-
-    def every(self, step: int, start: int) -> "Samples":
-        """Views of rows start, start + step, start + 2 step, ..."""
-        return self._view(column[start::step] for column in self.columns())
-
-    def with_advantages(self, advantages: Tensor) -> "Samples":
-        if advantages.shape != self.advantages.shape:
-            check(self.advantages.shape, "the samples' advantages", {"advantages": advantages})
-        before, after = self.columns()[:_ADVANTAGES], self.columns()[_ADVANTAGES + 1 :]
-        return self._view((*before, advantages, *after))
-
-    def masked(self, params: Tensor, distribution: Distribution) -> Tensor:
-        """A policy's parameters [n, P] for the samples, with their masks."""
-        return params if self.available is None else distribution.masked(params, self.available)
-
-    @staticmethod
-    def _view(columns: Iterable[Tensor]) -> "Samples":
-        """Samples of columns whose shapes are known to fit: a training step makes several."""
-        made = object.__new__(Samples)
-        object.__setattr__(made, "available", None)
-        for field, column in zip(_COLUMNS, columns, strict=False):
-            object.__setattr__(made, field, column)
-        return made
-
-    def columns(self) -> tuple[Tensor, ...]:
-        """All of them in their order; `available` is the last one, where it is there."""
-        always = (
-            self.observations,
-            self.actions,
-            self.log_probs,
-            self.distribution,
-            self.advantages,
-            self.returns,
-        )
-        return always if self.available is None else (*always, self.available)
-
-
-_COLUMNS = tuple(field.name for field in fields(Samples))
-_ADVANTAGES = _COLUMNS.index("advantages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +104,78 @@ def _refuse(samples: Samples, params: Tensor, values: Tensor) -> None:
     # Only called where a shape is wrong: a call on every gradient step took 1 % of a small network's update.
     check(samples.distribution.shape, "the samples' distribution", {"params": params})
     check(samples.returns.shape, "the samples' returns", {"values": values})
+
+
+@torch.no_grad()
+def gradient(
+    network: ActorCritic,
+    theta: Bound,
+    parts: Sequence[Samples],
+    c: Coefficients,
+    into: Bound,
+    penalties: Tensor | None = None,
+) -> None:
+    """Add the gradient of each policy's mean loss by its parameters to `into`.
+
+    The backward pass is by hand, and takes a third to three quarters of autograd's time
+    (tests/benchmarks/bench_learner.py).
+
+    Args:
+        network: the policies' shape.
+        theta: their parameters; not changed.
+        parts: the samples, in parts that are passed through the networks one after another.
+        c: of the loss.
+        into: the gradients.
+        penalties: weights of each policy's KL penalty, f32 [P], beside that of `c`.
+    """
+    acted = acted_in(parts)
+    scale = 1 / sum(part.size for part in parts) if parts[0].weights is None else 1.0
+    for part in parts:
+        trace = network.trace(theta, part.observations, part.critic_inputs, part.available)
+        params = trace.distribution
+        by_params, by_values = gradients(part, params, trace.values, network.family, c, scale)
+        if penalties is not None:
+            by_kl = network.family.grad_kl(part.distribution, params)
+            by_params += by_kl * penalties.repeat_interleave(part.size)[:, None]
+        if part.weights is not None:
+            each = (part.stacked(part.weights) / acted).flatten()
+            by_params, by_values = by_params.mul_(each[:, None]), by_values.mul_(each)
+        network.backpropagate(theta, trace, by_params, by_values, into)
+
+
+@torch.no_grad()
+def loss_terms(
+    network: ActorCritic, theta: Bound, parts: Sequence[Samples], c: Coefficients
+) -> list[dict[str, float]]:
+    """Means of the loss's terms over each policy's samples of agents that acted: policy_loss, value_loss,
+    entropy, kl, clip_fraction. Arguments as `gradient`."""
+
+    def terms_of(part: Samples) -> Terms:
+        params = network.traced_distribution(theta, part.observations, part.available)
+        return terms(part, params, network.traced_values(theta, part.critic_inputs), network.family, c)
+
+    return means([(part, terms_of(part)) for part in parts])
+
+
+def means(parts: Sequence[tuple[Samples, Terms]]) -> list[dict[str, float]]:
+    """Means of the loss's terms over each policy's samples of agents that acted."""
+    sums = torch.zeros(5, parts[0][0].policies, dtype=torch.float64)
+    for part, t in parts:
+        columns = [-t.surrogate, t.value_error, t.entropy, t.kl, t.clipped]
+        if part.weights is not None:
+            columns = [column * part.weights for column in columns]
+        sums += torch.stack([part.stacked(column).sum(1, dtype=torch.float64) for column in columns]).cpu()
+    found = sums / acted_in([part for part, _ in parts])[:, 0].cpu()
+    names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
+    return [dict(zip(names, column.tolist(), strict=True)) for column in found.T]
+
+
+def explained_variance(values: Tensor, returns: Tensor) -> float:
+    """1 - Var(returns - values) / Var(returns): 1 for a perfect critic, 0 for one that explains nothing.
+
+    Raises:
+        ValueError: the tensors differ in shape.
+    """
+    check(returns.shape, "returns", {"values": values})
+    unexplained = (returns - values).var(correction=0) / returns.var(correction=0).clamp(min=1e-12)
+    return 1 - unexplained.item()

@@ -1,86 +1,147 @@
-"""A PPO round's objective, for the detector and the noise meter."""
+"""A round's objective of one policy, for the detector and the noise meter."""
 
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, surrogate, terms
+from nitro_learner.algorithms.ppo.loss import Coefficients, surrogate, terms
+from nitro_learner.algorithms.ppo.samples import Data, Samples
 from nitro_learner.boosting.surrogate import Function, Objective, Trajectories
-from nitro_learner.networks.actor_critic import ActorCritic, chunk_size
+from nitro_learner.networks.actor_critic import ActorCritic, Bound, PoliciesWithCritics, chunk_size
 from nitro_learner.networks.distributions import Distribution
+
+Network = TypeVar("Network", bound=PoliciesWithCritics[Any])
+Theta = TypeVar("Theta")
 
 
 @dataclass(frozen=True, slots=True)
-class PpoSurrogate:
-    """Round k's data, advantages standardised over the whole batch, at the network's present parameters.
-    Only `total`, the training's own loss, has the advantages that the training saw.
+class PolicySurrogate(ABC, Generic[Network, Theta, Data]):
+    """Round k's data of a policy, whatever its network, advantages standardised over the whole batch, at the
+    policy's present parameters. Only `total`, the training's own loss, has the advantages that the training
+    saw. Means are over transitions of agents that acted.
 
     Attributes:
-        network: at theta_{k+1}.
-        samples: as the loss sees them.
-        sampled: a copy at theta_k, which sampled the round; None if `network` has not been updated since
-            then.
-        slots: fragments in the samples, all of one length.
-        envs: environments of each fragment.
-        standardised: f32 [n], standardised advantages if the loss sees other ones; None if the loss sees
-            these.
+        network: the shape of policy and critic.
+        theta: the parameters theta_{k+1}, the learner's own until its next update.
+        samples: of this policy, as the loss sees them.
+        coefficients: of the loss.
+        sampled: theta_k, which sampled the round; None if the parameters have not been updated since then.
+        standardised: f32 [N], standardised advantages if the loss sees other ones; None if it sees these.
+        agents: of each environment in the samples.
     """
 
-    network: ActorCritic
-    distribution: Distribution
-    samples: Samples
+    network: Network
+    theta: Theta
+    samples: Data
     coefficients: Coefficients
-    sampled: ActorCritic | None = None
-    slots: int = 1
-    envs: int = 1
-    standardised: Tensor | None = None
+    sampled: Theta | None
+    standardised: Tensor | None
+    agents: int
 
     @property
     def size(self) -> int:
-        return len(self.samples)
+        return self.samples.size
 
     @property
     def drawable(self) -> Tensor:
-        return torch.arange(self.size)
+        weights = self.samples.samples.weights
+        return torch.arange(self.size) if weights is None else weights.nonzero()[:, 0].cpu()
 
     def function(self, objective: Objective, rows: Tensor) -> Function:
-        device = self.samples.observations.device
-        chunks = self._seen(objective).rows(rows.to(device)).slices(chunk_size(self.network, device.type))
-        return self._function(self.network, objective, chunks, len(rows))
+        rows = rows.to(self.samples.samples.advantages.device)
+        return self._mean_of(self.theta, objective, self._drawn(self._seen(objective), rows))[0]
 
     def trajectories(self, objective: Objective) -> Trajectories:
-        # Rows are ordered by slot, then step, then environment.
-        by_slot = self._seen(objective).slices(self.size // self.slots)
-        parts = [slot.every(self.envs, start) for slot in by_slot for start in range(self.envs)]
-        mean = self._function(self.sampled or self.network, objective, parts, self.size)
-        return Trajectories(mean, [len(part) for part in parts], self.size)
+        theta = self.theta if self.sampled is None else self.sampled
+        mean, sizes = self._mean_of(theta, objective, self._each(self._seen(objective)))
+        return Trajectories(mean, sizes, self.size // self.agents)
 
-    def _seen(self, objective: Objective) -> Samples:
+    @abstractmethod
+    def _drawn(self, seen: Data, rows: Tensor) -> Sequence[Data]:
+        """The transitions `rows`, in parts of one pass."""
+
+    @abstractmethod
+    def _each(self, seen: Data) -> Sequence[Data]:
+        """The trajectories of each environment, with all its agents: they share returns."""
+
+    @abstractmethod
+    def _leaves(self, theta: Theta, *, critic: bool) -> tuple[Theta, list[Tensor]]:
+        """Parameters to differentiate by, which change with those of `theta`, and a list of them: the
+        policy's, and with `critic` those of its critic."""
+
+    @abstractmethod
+    def _distributions(self, theta: Theta, part: Data) -> Tensor:
+        """The action distributions' parameters [n, .], with a graph."""
+
+    @abstractmethod
+    def _outputs(self, theta: Theta, part: Data) -> tuple[Tensor, Tensor]:
+        """The action distributions' parameters [n, .] and values V [n], with a graph."""
+
+    def _seen(self, objective: Objective) -> Data:
         if objective == "total" or self.standardised is None:
             return self.samples
         return self.samples.with_advantages(self.standardised)
 
-    def _function(
-        self, network: ActorCritic, objective: Objective, parts: Sequence[Samples], size: int
-    ) -> Function:
-        module = network if objective == "total" else network.policy
-        return Function(
-            terms=[partial(self._mean, network, objective, part, size) for part in parts],
-            parameters=list(module.parameters()),
-        )
+    def _mean_of(
+        self, theta: Theta, objective: Objective, parts: Sequence[Data]
+    ) -> tuple[Function, list[float]]:
+        """The mean over the parts, a term for each of them, and the number of summands in each."""
+        leaves, parameters = self._leaves(theta, critic=objective == "total")
+        weights = [part.samples.weights for part in parts]
+        sizes = [
+            float(part.size) if each is None else each.sum().item()
+            for part, each in zip(parts, weights, strict=True)
+        ]
+        acted = max(sum(sizes), 1.0)
+        shares = [partial(self._share, leaves, objective, part, acted) for part in parts]
+        return Function(terms=shares, parameters=parameters), sizes
 
-    def _mean(self, network: ActorCritic, objective: Objective, chunk: Samples, size: int) -> Tensor:
-        """The chunk's part of the mean over `size` transitions."""
-        params, c = chunk.masked(network.policy(chunk.observations), self.distribution), self.coefficients
+    def _share(self, theta: Theta, objective: Objective, part: Data, acted: float) -> Tensor:
+        """The part's share of the mean."""
+        family, c, samples = self.network.family, self.coefficients, part.samples
         if objective == "total":
-            values = network.critic(chunk.observations)[:, 0]
-            each = terms(chunk, params, values, self.distribution, c).loss(c)
+            params, values = self._outputs(theta, part)
+            each = terms(samples, params, values, family, c).loss(c)
         else:
-            each = policy_objective(objective, self.distribution, chunk, params, c.clip)
-        return each.sum() / size
+            each = policy_objective(objective, family, samples, self._distributions(theta, part), c.clip)
+        return (each if samples.weights is None else each * samples.weights).sum() / acted
+
+
+@dataclass(frozen=True, slots=True)
+class PpoSurrogate(PolicySurrogate[ActorCritic, Bound, Samples]):
+    """Of a policy that acts on the present observation alone.
+
+    Attributes:
+        slots: fragments in the samples, all of one length.
+        envs: environments of each fragment, whose steps alternate in the samples, agent by agent.
+    """
+
+    slots: int = 1
+    envs: int = 1
+
+    def _drawn(self, seen: Samples, rows: Tensor) -> list[Samples]:
+        device = seen.advantages.device.type if self.network.alone else "cpu"
+        return seen.rows(rows).parts(chunk_size(self.network.images, device))
+
+    def _each(self, seen: Samples) -> list[Samples]:
+        return seen.trajectories(self.slots, self.envs, self.agents)
+
+    def _leaves(self, theta: Bound, *, critic: bool) -> tuple[Bound, list[Tensor]]:
+        leaves = theta.leaves()
+        return leaves, leaves.tensors(critic=critic)
+
+    def _distributions(self, theta: Bound, part: Samples) -> Tensor:
+        return self.network.distribution(theta, part.observations, part.available)
+
+    def _outputs(self, theta: Bound, part: Samples) -> tuple[Tensor, Tensor]:
+        return self._distributions(theta, part), self.network.values(theta, part.critic_inputs)
 
 
 def policy_objective(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nitro_learner.algorithms.agents.stacked_adam import AdamState, StackedAdam
+from nitro_learner.algorithms.adam import Adam, AdamState
 from nitro_learner.algorithms.q_learning.mixers import Mixer
 from nitro_learner.algorithms.q_learning.network import QNetwork
 
@@ -33,7 +33,7 @@ class Stack:
         self.parameters = torch.stack([parameters for parameters, _, _ in rows])
         self.targets = torch.stack([target for _, target, _ in rows])
         self._adam_epsilon = adam_epsilon
-        self._adam = StackedAdam(self.parameters, [adam for _, _, adam in rows], adam_epsilon)
+        self._adam = Adam(self.parameters, [adam for _, _, adam in rows], adam_epsilon)
 
     @property
     def device(self) -> str:

@@ -18,9 +18,9 @@ from torch.nn import functional
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.algorithms.actor_critic import annealed, stream
+from nitro_learner.algorithms.adam import AdamState
 from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.agents.policy_network import description, input_size, inputs
-from nitro_learner.algorithms.agents.stacked_adam import AdamState
 from nitro_learner.algorithms.agents.team import Team, TeamMisfit
 from nitro_learner.algorithms.base import UpdateResult, check_network
 from nitro_learner.algorithms.q_learning.learned import Learned, PolicyStack

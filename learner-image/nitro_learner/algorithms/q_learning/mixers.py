@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from nitro_api.algorithms.q_learning import QmixHyperparameters
-from nitro_learner.algorithms.agents.stacked import StackedPerceptron
 from nitro_learner.algorithms.agents.team import Team
+from nitro_learner.networks.stacked import StackedPerceptron
 
 
 class Mixer(Protocol):

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from nitro_api.spec.network import Network
-from nitro_learner.algorithms.agents.stacked import StackedPerceptron
 from nitro_learner.algorithms.agents.stacked_recurrent import StackedRecurrent
 from nitro_learner.algorithms.q_learning.batch import Steps, Transitions
 from nitro_learner.networks.distributions import UNAVAILABLE
+from nitro_learner.networks.stacked import StackedPerceptron
 
 
 class QNetwork(ABC):

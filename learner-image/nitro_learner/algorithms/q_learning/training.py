@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from nitro_learner.algorithms.agents.groups import Groups
-from nitro_learner.algorithms.agents.stacked import clip_rows
-from nitro_learner.algorithms.gradient import MeanNorm
+from nitro_learner.algorithms.gradient import MeanNorm, clip_rows
 from nitro_learner.algorithms.q_learning.batch import Arrays, Lanes, Picked, Places, Reader, Transitions
 from nitro_learner.algorithms.q_learning.learned import Learned
 from nitro_learner.algorithms.q_learning.model import QModel

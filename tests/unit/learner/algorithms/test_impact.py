@@ -18,11 +18,13 @@ from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.algorithms.base import OffPolicyLearner, OnPolicyLearner
 from nitro_learner.algorithms.impact.learning import Impact, denominator
-from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, gradients, terms
+from nitro_learner.algorithms.ppo.loss import Coefficients, gradients, terms
+from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.data.batch import Fragment
 from nitro_learner.data.stacks import restack
 from nitro_learner.networks.distributions import Categorical, Distribution, Gaussian
+from nitro_learner.networks.module import ActorCriticModule
 
 HYPER = "algorithm__hyperparameters__"
 SMALL = {
@@ -44,13 +46,13 @@ def sampled(slot: int = 0, seed: int = 0, **changes: Any) -> Fragment:
 
 
 def parameters(algorithm: Impact) -> Tensor:
-    return algorithm.network.flat.detach().clone()
+    return algorithm.parameters.detach().clone()
 
 
 def followed(algorithm: Impact) -> bool:
     """Whether the target network equals the policy."""
-    pairs = zip(algorithm.target.parameters(), algorithm.network.policy.parameters(), strict=True)
-    return all(torch.equal(target, p) for target, p in pairs)
+    size = algorithm.network.policy_size
+    return torch.equal(algorithm.target[:, :size], algorithm.parameters[:, :size])
 
 
 def test_impact_is_off_policy() -> None:
@@ -177,12 +179,14 @@ def test_a_pass_equals_autograd_on_the_formulas() -> None:
     """One fragment, one step: plain modules, the ratio as the paper writes it, torch.optim.Adam."""
     algorithm = impact(bufferBatches=1, bufferUses=1, targetUpdateFrequency=1e6)
     with torch.no_grad():  # so that target, policy and the fragment's own policy are three
-        for p in algorithm.target.parameters():
-            p.add_(0.05 * torch.randn(p.shape, generator=torch.Generator().manual_seed(p.numel())))
+        algorithm.target += 0.05 * torch.randn(
+            algorithm.target.shape, generator=torch.Generator().manual_seed(0)
+        )
     settings, f = algorithm.settings, sampled(ends=0.1)
-    network, target = copy.deepcopy(algorithm.network).double(), copy.deepcopy(algorithm.target).double()
-    for p in network.parameters():
-        p.data, p.grad = p.data.clone(), None
+    network, target = (
+        copy.deepcopy(ActorCriticModule(algorithm.network, row)).double()
+        for row in (algorithm.parameters, algorithm.target)
+    )
 
     def rows(name: str) -> Tensor:
         return torch.from_numpy(np.asarray(f.tensors[name], np.float64).reshape(-1, 11))
@@ -192,7 +196,7 @@ def test_a_pass_equals_autograd_on_the_formulas() -> None:
     mu = torch.from_numpy(f.tensors["log_probs"].astype(np.float64).reshape(n))
     gaussian = Gaussian()
     with torch.no_grad():
-        target_params = target(observations)
+        target_params = target.policy(observations)
         target_log_prob = gaussian.log_prob(target_params, actions)
         value, last, final = (
             network.critic(rows(name))[:, 0].numpy()
@@ -220,7 +224,7 @@ def test_a_pass_equals_autograd_on_the_formulas() -> None:
 
     algorithm.take([f])
     expected = torch.cat([p.detach().flatten() for p in network.parameters()])
-    torch.testing.assert_close(algorithm.network.flat.detach().double(), expected, rtol=1e-4, atol=2e-6)
+    torch.testing.assert_close(algorithm.parameters[0].double(), expected, rtol=1e-4, atol=2e-6)
 
 
 # The feed.
@@ -251,12 +255,12 @@ def test_the_target_follows_on_its_schedule(frequency: float, every: int) -> Non
     algorithm = impact(bufferBatches=2, bufferUses=3, targetUpdateFrequency=frequency)
     assert followed(algorithm)
     for passes in range(1, 13):
-        held = [p.clone() for p in algorithm.target.parameters()]
+        held = algorithm.target.clone()
         algorithm.take([sampled(seed=passes)])
         if passes % every == 0:
             assert followed(algorithm)
         else:
-            assert all(map(torch.equal, algorithm.target.parameters(), held))
+            assert torch.equal(algorithm.target, held)
 
 
 def test_n_and_k_default_by_action_space() -> None:
@@ -378,7 +382,10 @@ def test_the_surrogate_is_the_rounds_at_the_updated_policy() -> None:
     function = result.surrogate.function("clip", torch.arange(3 * 64))
     value = sum(term().item() for term in function.terms)
     assert value == pytest.approx(-result.stats["policy_loss"], rel=1e-4, abs=1e-6)
-    assert {id(p) for p in function.parameters} == {id(p) for p in algorithm.network.policy.parameters()}
+    before = algorithm.parameters.clone()
+    with torch.no_grad():
+        function.parameters[0].add_(1.0)
+    assert not torch.equal(algorithm.parameters, before), "who moves the parameters moves the policy"
     assert set(result.stats) == {
         "policy_loss",
         "value_loss",
@@ -405,7 +412,7 @@ def test_the_kl_penalty_is_to_the_target_network_and_adapts() -> None:
 def test_diverged_weights_are_an_error() -> None:
     algorithm = impact(learningRate=1.0, maxGradNorm=0)
     with torch.no_grad():
-        algorithm.network.flat.fill_(math.nan)
+        algorithm.parameters.fill_(math.nan)
     algorithm.take([sampled()])
     with pytest.raises(FloatingPointError, match="round 1: the weights became infinite or NaN"):
         algorithm.end_round(1)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import actor_support
 from actor_support import environment, policies_of
-from learner_support import by_autograd, learner_of
+from learner_support import by_autograd, by_hand, learner_of, module_of
 from masked_environments import SIZES
 from nitro_actor.environment import Environment
 from nitro_actor.protocol.environment import DescribedEnvironment
@@ -18,9 +18,9 @@ from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import JobInvalid, load_job, resolve
 from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.algorithms.impact.learning import Impact
-from nitro_learner.algorithms.ppo.gradient import PpoGradient
 from nitro_learner.algorithms.ppo.learning import Ppo
-from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, terms
+from nitro_learner.algorithms.ppo.loss import Coefficients, terms
+from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import gradient_noise
 from nitro_learner.data.batch import Fragment
@@ -84,15 +84,18 @@ def by_torch(params: Tensor, actions: Tensor, available: Tensor, kind: str) -> t
 
 def samples_of(algorithm: Ppo, fragment: Fragment) -> Samples:
     batch = algorithm.assemble([fragment])
-    return Samples(
-        batch.observations,
-        batch.actions,
-        batch.log_probs,
-        batch.distribution,
-        algorithm.scaled(batch.advantages),
-        batch.returns,
-        batch.available,
+    samples, _ = algorithm.scaled(
+        Samples(
+            batch.observations,
+            batch.actions,
+            batch.log_probs,
+            batch.distribution,
+            batch.advantages,
+            batch.returns,
+            batch.available,
+        )
     )
+    return samples
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,15 +106,17 @@ def test_the_loss_sees_the_distribution_that_is_left(kind: str) -> None:
     samples = samples_of(algorithm, fragment)
     assert samples.available is not None
     assert not samples.available.all()
-    outputs = algorithm.network.policy(samples.observations).detach()
-    params = samples.masked(outputs, algorithm.distribution)
+    outputs = module_of(algorithm).policy(samples.observations).detach()
+    params = algorithm.network.family.masked(outputs, samples.available)
     log_probs, entropies = by_torch(outputs, samples.actions, samples.available, kind)
-    np.testing.assert_allclose(algorithm.distribution.log_prob(params, samples.actions), log_probs, atol=1e-5)
+    np.testing.assert_allclose(
+        algorithm.network.family.log_prob(params, samples.actions), log_probs, atol=1e-5
+    )
     np.testing.assert_allclose(samples.log_probs, log_probs, atol=1e-5)
-    np.testing.assert_allclose(algorithm.distribution.entropy(params), entropies, atol=1e-5)
+    np.testing.assert_allclose(algorithm.network.family.entropy(params), entropies, atol=1e-5)
     c = Coefficients(clip=0.2, kl=0.3, entropy=0.05, value=0.5, value_clip=1e9)
     values = algorithm.values(samples.observations)
-    found = terms(samples, params, values, algorithm.distribution, c)
+    found = terms(samples, params, values, algorithm.network.family, c)
     np.testing.assert_allclose(found.kl, 0, atol=1e-5)
     assert not found.clipped.any()
 
@@ -122,14 +127,13 @@ def test_the_gradient_by_hand_is_autograds(kind: str) -> None:
     algorithm = learner(env)
     samples = samples_of(algorithm, sampled(algorithm, env, 1)[0])
     with torch.no_grad():  # away from the policy that sampled, so that no term is 0
-        algorithm.network.flat += 0.1 * torch.randn(
-            algorithm.network.flat.shape, generator=torch.Generator().manual_seed(1)
+        algorithm.parameters += 0.1 * torch.randn(
+            algorithm.parameters.shape, generator=torch.Generator().manual_seed(1)
         )
     c = Coefficients(clip=0.2, kl=0.3, entropy=0.05, value=0.5, value_clip=1e9)
-    gradient = PpoGradient(algorithm.distribution, c, chunk=50)
-    expected = by_autograd(gradient, algorithm.network, samples)
-    torch.testing.assert_close(gradient(algorithm.network, samples).values, expected, rtol=1e-4, atol=1e-6)
-    part = samples.rows(torch.arange(3)).with_advantages(torch.ones(3)).slices(2)[0]
+    expected = by_autograd(algorithm, c, samples)
+    torch.testing.assert_close(by_hand(algorithm, c, samples, chunk=50), expected, rtol=1e-4, atol=1e-6)
+    part = samples.rows(torch.arange(3)).with_advantages(torch.ones(3)).parts(2)[0]
     assert part.available is not None
     assert part.available.tolist() == samples.available[:2].tolist()  # type: ignore[index]
 
@@ -163,7 +167,7 @@ def test_impact_weighs_by_masked_probabilities() -> None:
     fragment, _ = sampled(algorithm, env, 1)
     from nitro_learner.algorithms.impact.learning import _Sampled
 
-    samples, _ = algorithm.samples([_Sampled(fragment, fragment.tensors["rewards"])])
+    samples, _, _ = algorithm.samples([_Sampled(fragment, fragment.tensors["rewards"])])
     np.testing.assert_allclose(samples.log_probs, fragment.tensors["log_probs"].reshape(-1), atol=1e-5)
     sent = fragment.tensors["distribution"].reshape(STEPS, -1)
     np.testing.assert_allclose(samples.distribution, sent, atol=1e-5)

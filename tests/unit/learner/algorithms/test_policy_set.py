@@ -29,7 +29,7 @@ def test_a_set_of_one_policy_learns_the_same_as_its_algorithm_alone() -> None:
     assert found[DEFAULT_POLICY].stats == expected[DEFAULT_POLICY].stats
     (learner,) = policies.learners
     assert isinstance(learner, Ppo)
-    assert torch.equal(learner.network.flat, alone.network.flat)
+    assert torch.equal(learner.parameters, alone.parameters)
 
 
 def test_the_version_counts_updates_and_survives_a_checkpoint() -> None:

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from learner_support import fragment
-from nitro_learner.algorithms.actor_critic import explained_variance
 from nitro_learner.algorithms.impact.learning import denominator
 from nitro_learner.algorithms.impact.vtrace import vtrace
-from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, gradients, terms
+from nitro_learner.algorithms.ppo.loss import Coefficients, explained_variance, gradients, terms
+from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.data import gae
 from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.distributions import Gaussian

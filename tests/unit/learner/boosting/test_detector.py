@@ -3,24 +3,26 @@
 import math
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from learner_support import HOPPER, fragment, job, learner_of
+from learner_support import HOPPER, fragment, job, learner_of, module, module_of
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.ppo.learning import Ppo
-from nitro_learner.algorithms.ppo.loss import Coefficients, Samples
+from nitro_learner.algorithms.ppo.loss import Coefficients
+from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.boosting.detector import Detector, convexity_ratio, transitions
 from nitro_learner.boosting.hvp import Hessian
 from nitro_learner.boosting.surrogate import Function, Objective
-from nitro_learner.networks.actor_critic import ActorCritic, HeadKind
-from nitro_learner.networks.distributions import Bernoulli, Categorical, MultiCategorical
+from nitro_learner.networks.actor_critic import ActorCritic, Bound
+from nitro_learner.networks.distributions import Bernoulli, MultiCategorical
 
 
 @pytest.mark.parametrize(
@@ -172,19 +174,20 @@ def test_the_objectives_of_ppo_equal_their_definitions(objective: Objective) -> 
     rows = torch.arange(0, 256, 2)
     function = result.surrogate.function(objective, rows)
     drawn = samples.rows(rows)
-    params = algorithm.network.policy(drawn.observations)
-    ratio = torch.exp(algorithm.distribution.log_prob(params, drawn.actions) - drawn.log_probs)
+    network, family = module_of(algorithm), algorithm.network.family
+    params = network.policy(drawn.observations)
+    ratio = torch.exp(family.log_prob(params, drawn.actions) - drawn.log_probs)
     clipped = torch.min(ratio * drawn.advantages, ratio.clamp(0.7, 1.3) * drawn.advantages).mean()
     if objective == "clip":
         expected = clipped
     elif objective == "ratio1":
         expected = drawn.advantages.mean()
     else:
-        kl = algorithm.distribution.kl(drawn.distribution, params).mean()
-        error = (algorithm.network.critic(drawn.observations)[:, 0] - drawn.returns) ** 2
+        kl = family.kl(drawn.distribution, params).mean()
+        error = (network.critic(drawn.observations)[:, 0] - drawn.returns) ** 2
         expected = -clipped + 0.2 * kl + error.clamp(max=10).mean()
     assert sum(term().item() for term in function.terms) == pytest.approx(expected.item(), rel=1e-5, abs=1e-6)
-    which = algorithm.network if objective == "total" else algorithm.network.policy
+    which = network if objective == "total" else network.policy
     assert sum(p.numel() for p in function.parameters) == sum(p.numel() for p in which.parameters())
 
 
@@ -205,8 +208,8 @@ def test_the_policy_objective_standardises_advantages_independent_of_the_loss(na
     advantages = found.samples.advantages
     assert abs(advantages.mean()) > 0.1
     wanted = found.samples.with_advantages((advantages - advantages.mean()) / advantages.std(correction=0))
-    same = PpoSurrogate(found.network, found.distribution, wanted, found.coefficients)
-    raw = PpoSurrogate(found.network, found.distribution, found.samples, found.coefficients)
+    same = surrogate_of(found.network, found.theta, wanted, found.coefficients)
+    raw = surrogate_of(found.network, found.theta, found.samples, found.coefficients)
     for settings, expected in ({}, same), ({"surrogate": "ratio1"}, same), ({"mode": "artifact"}, raw):
         measured, control = (detector(256, **settings).measure(each, 1) for each in (found, expected))
         assert measured.lambda_min == pytest.approx(control.lambda_min, rel=1e-5)
@@ -225,10 +228,14 @@ def test_advantages_that_the_loss_standardised_are_measured_to_the_bit(preset: s
     assert torch.equal(chunk.args[2].advantages, result.surrogate.samples.advantages)
 
 
+def surrogate_of(network: ActorCritic, theta: Bound, samples: Samples, c: Coefficients) -> PpoSurrogate:
+    return PpoSurrogate(network, theta, samples, c, None, None, agents=1)
+
+
 @pytest.mark.slow
 def test_ratio1_is_indifferent_to_a_shift_of_the_advantages() -> None:
     """As an expectation of r A is: E[r] = 1 whatever the parameters. E[log pi A] is not."""
-    network = ActorCritic(2, [8], 4, head="categorical")
+    network = module(2, [8], {"kind": "discrete", "n": 4})
     with torch.no_grad():
         for p in network.policy.head.parameters():
             p.zero_()  # a uniform policy: one sample of each action is its exact expectation
@@ -242,7 +249,8 @@ def test_ratio1_is_indifferent_to_a_shift_of_the_advantages() -> None:
             advantages=torch.tensor([1.0, -2.0, 0.5, 0.3]) + shift,
             returns=torch.zeros(4),
         )
-        surrogate = PpoSurrogate(network, Categorical(), samples, Coefficients(0.3, 0, 0, 1, math.inf))
+        c = Coefficients(0.3, 0, 0, 1, math.inf)
+        surrogate = surrogate_of(network.shape, network.bound(), samples, c)
         hessians.append(dense(surrogate.function("ratio1", torch.arange(4))))
     assert hessians[0].abs().max() > 0.01
     torch.testing.assert_close(hessians[0], hessians[1], rtol=0, atol=1e-5)
@@ -260,7 +268,7 @@ def test_the_ratio_of_a_ppo_round_is_that_of_the_dense_hessian() -> None:
 @pytest.mark.parametrize("objective", ["clip", "ratio1", "total"])
 @pytest.mark.parametrize("head", ["multiCategorical", "bernoulli"])
 def test_the_hessian_of_several_whole_numbers_is_that_of_finite_differences(
-    head: HeadKind, objective: Objective
+    head: str, objective: Objective
 ) -> None:
     generator = torch.Generator().manual_seed(0)
 
@@ -274,12 +282,16 @@ def test_the_hessian_of_several_whole_numbers_is_that_of_finite_differences(
     samples = Samples(
         normal(40, 3), actions, distribution.log_prob(old, actions), old, normal(40), normal(40)
     )
-    network = ActorCritic(3, [6], 5, head=head, seed=1).double()
+    action: dict[str, Any] = {"kind": "multiBinary", "n": 5, "shape": [5]}
+    if head == "multiCategorical":
+        action = {"kind": "multiDiscrete", "sizes": [2, 3], "shape": [2], "start": [0, 0], "dtype": "int64"}
+    network = module(3, [6], action, seed=1).double()
     with torch.no_grad():
         for p in network.parameters():
             p.copy_(normal(*p.shape))
     c = Coefficients(clip=5, kl=0.3, entropy=0.2, value=0.5, value_clip=math.inf)  # no corners nearby
-    function = PpoSurrogate(network, distribution, samples, c).function(objective, torch.arange(40))
+    surrogate = surrogate_of(network.shape, network.bound(), samples, c)
+    function = surrogate.function(objective, torch.arange(40))
     parameters = list(function.parameters)
     direction = [normal(*p.shape) for p in parameters]
 
@@ -305,11 +317,11 @@ def test_the_hessian_of_several_whole_numbers_is_that_of_finite_differences(
 
 def test_measuring_leaves_the_algorithm_as_it_was() -> None:
     algorithm, result = ppo("tuned")
-    before, again = algorithm.network.flat.clone(), ppo("tuned")[0]
+    before, again = algorithm.parameters.clone(), ppo("tuned")[0]
     first = Detector(GivenScaling(), 0, 256).measure(result.surrogate, 1)
     assert Detector(GivenScaling(), 0, 256).measure(result.surrogate, 1).ratio == first.ratio
-    assert torch.equal(algorithm.network.flat, before)
+    assert torch.equal(algorithm.parameters, before)
     following = [fragment(slot, seed=1) for slot in range(4)]
     algorithm.update(following, 2)
     again.update(following, 2)
-    assert torch.equal(algorithm.network.flat, again.network.flat)
+    assert torch.equal(algorithm.parameters, again.parameters)

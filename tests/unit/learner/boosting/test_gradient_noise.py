@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from learner_support import HOPPER, fragment, job
+from learner_support import HOPPER, fragment, job, module_of
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.impact.learning import Impact
 from nitro_learner.algorithms.ppo.learning import Ppo
-from nitro_learner.algorithms.ppo.loss import Samples
+from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.boosting.gradient_noise import GradientNoise, NoiseMeter, gradient_noise
 from nitro_learner.boosting.surrogate import Function, Objective, Trajectories
 
@@ -109,7 +109,8 @@ def test_a_ppo_rounds_noise_is_that_of_its_trajectories_before_the_update(
     before, algorithm = (Ppo(spec, HOPPER) for _ in range(2))
     fragments = [fragment(slot, length=steps, envs=envs) for slot in range(slots)]
     surrogate = algorithm.update(fragments, 1)[DEFAULT_POLICY].surrogate
-    assert not torch.equal(before.network.flat, algorithm.network.flat)
+    assert not torch.equal(before.parameters, algorithm.parameters)
+    network = module_of(before)
 
     rows = torch.arange(slots * steps * envs).reshape(slots, steps, envs)
     gradients = []
@@ -118,15 +119,15 @@ def test_a_ppo_rounds_noise_is_that_of_its_trajectories_before_the_update(
             mine: Samples = surrogate.samples.rows(rows[slot, :, env])
             observed = fragments[slot].tensors["observations"][:, env]
             np.testing.assert_array_equal(mine.observations.numpy(), observed)
-            params = before.network.policy(mine.observations)
-            log_prob = before.distribution.log_prob(params, mine.actions)
+            params = network.policy(mine.observations)
+            log_prob = before.network.family.log_prob(params, mine.actions)
             ratio = torch.exp(log_prob - mine.log_probs)
             loss = -torch.min(ratio * mine.advantages, ratio.clamp(0.7, 1.3) * mine.advantages).mean()
             if objective == "total":
-                loss = loss + 0.2 * before.distribution.kl(mine.distribution, params).mean()
-                error = before.network.critic(mine.observations)[:, 0] - mine.returns
+                loss = loss + 0.2 * before.network.family.kl(mine.distribution, params).mean()
+                error = network.critic(mine.observations)[:, 0] - mine.returns
                 loss = loss + (error**2).clamp(max=10).mean()
-            module = before.network.policy if objective == "clip" else before.network
+            module = network.policy if objective == "clip" else network
             grads = torch.autograd.grad(loss, list(module.parameters()))
             gradients.append(torch.cat([grad.flatten() for grad in grads]))
     signal, noise = by_hand(gradients, steps)
@@ -155,7 +156,7 @@ def test_measuring_leaves_the_algorithm_as_it_was() -> None:
         fragments = [fragment(slot, seed=number) for slot in range(2)]
         NoiseMeter(spec.scaling, 64).measure(measured.update(fragments, number)[DEFAULT_POLICY].surrogate)
         plain.update(fragments, number)
-    assert torch.equal(measured.network.flat, plain.network.flat)
+    assert torch.equal(measured.parameters, plain.parameters)
 
 
 def test_an_impact_rounds_trajectories_are_those_that_arrived_in_it() -> None:

@@ -11,10 +11,10 @@ import torch
 from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor, nn
 
+from learner_support import module
 from nitro_learner.boosting.hvp import Hessian
 from nitro_learner.boosting.lanczos import extremes
 from nitro_learner.boosting.surrogate import Function
-from nitro_learner.networks.actor_critic import ActorCritic
 
 M = 64
 
@@ -25,7 +25,8 @@ class Objective:
 
     def __init__(self, dtype: torch.dtype, sign: float = 1.0) -> None:
         generator = torch.Generator().manual_seed(0)
-        self.network = ActorCritic(4, [16, 16], 2, seed=3).to(dtype)
+        action = {"kind": "continuous", "size": 2, "low": [-1.0] * 2, "high": [1.0] * 2}
+        self.network = module(4, [16, 16], action, seed=3).to(dtype)
         self.parameters = list(self.network.policy.parameters())
         self.x = torch.randn(M, 4, generator=generator).to(dtype)
         self.actions = torch.randn(M, 2, generator=generator).to(dtype)

@@ -1,13 +1,16 @@
 """Images in the learner: stacks made again, networks like the actors', gradients, and what does not fit."""
 
+import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from actor_support import environment, policy_of, rollout, spec_of
-from learner_support import job, learner_of
+from learner_support import job, learner_of, module, module_of
 from nitro_actor.actions import Discrete
 from nitro_actor.config import AtariConfig, EnvironmentConfig
 from nitro_actor.environment import Environment
@@ -23,7 +26,6 @@ from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.data.batch import Fragment
 from nitro_learner.data.stacks import restack
-from nitro_learner.networks.actor_critic import ActorCritic
 from nitro_learner.networks.architecture import NetworkMisfit
 from nitro_learner.networks.images import Image
 
@@ -111,47 +113,50 @@ def test_policy_equals_the_actors_policy(preset: str) -> None:
     )
     assert isinstance(algorithm, Ppo)
     with torch.no_grad():
-        algorithm.network.policy.head.weight *= 100 if preset == "tuned" else 10
+        module_of(algorithm).policy.head.weight *= 100 if preset == "tuned" else 10
     observations = np.random.default_rng(0).integers(0, 256, (5, 84, 84, 4), np.uint8)
-    expected = algorithm.network.policy(torch.from_numpy(observations)).detach().numpy()
+    expected = module_of(algorithm).policy(torch.from_numpy(observations)).detach().numpy()
     assert np.abs(expected).max() > 0.1
     actual = np.empty((5, 6), np.float32)
     policy_of(algorithm.weights()[DEFAULT_POLICY], spec).distribution(observations, None, actual)
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
-def network(**options: Any) -> ActorCritic:
-    return ActorCritic(Image(9, 10, 2), [5], 3, convolutions=LAYERS, head="categorical", **options)
+def network(hidden: Sequence[int] = (5,), **options: Any) -> Any:
+    action = {"kind": "discrete", "n": 3}
+    return module(Image(9, 10, 2), list(hidden), action, type="conv", conv_layers=LAYERS, **options)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("hidden", [[], [5]])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 def test_gradients_by_hand_equal_autograds(activation: str, hidden: list[int], dtype: torch.dtype) -> None:
-    net = ActorCritic(
-        Image(9, 10, 2), hidden, 3, convolutions=LAYERS, head="categorical", activation=activation, seed=1
-    )  # type: ignore[arg-type]
+    net = network(hidden, activation=activation, seed=1)
+    sums = copy.deepcopy(net).requires_grad_(False)
+    for p in sums.parameters():
+        p.zero_()
     generator = torch.Generator().manual_seed(0)
     x = torch.randint(0, 256, (6, 9, 10, 2), generator=generator).to(dtype) / (
         1 if dtype == torch.uint8 else 255
     )
     x = x.to(dtype)
-    trace = net.policy.trace(x)
+    theta, shape = net.bound(), net.shape
+    trace = shape.trace(theta, x, x, None)
     by_params = torch.randn(6, 3, generator=generator)
-    torch.testing.assert_close(net.policy(x).detach(), net.policy.distribution(trace), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(net.policy(x).detach(), trace.distribution, rtol=1e-5, atol=1e-6)
     expected = torch.autograd.grad(net.policy(x), list(net.policy.parameters()), by_params)
-    net.policy.backpropagate(trace, by_params.clone())
-    for (name, p), e in zip(net.policy.named_parameters(), expected, strict=True):
-        assert p.grad is not None
+    shape.backpropagate(theta, trace, by_params.clone(), torch.zeros(6), sums.bound())
+    for (name, p), e in zip(sums.policy.named_parameters(), expected, strict=True):
         scale = float(e.abs().max()) + 1e-6
-        torch.testing.assert_close(p.grad, e, rtol=0, atol=5e-6 * scale, msg=lambda m, n=name: f"{n}: {m}")
-    assert all(not p.grad.any() for p in net.critic.parameters() if p.grad is not None)
+        torch.testing.assert_close(p, e, rtol=0, atol=5e-6 * scale, msg=lambda m, n=name: f"{n}: {m}")
+    assert not any(p.any() for p in sums.critic.parameters())
 
 
 def test_initialisation_is_seeded_and_orthogonal_where_asked() -> None:
-    assert torch.equal(network(seed=1).flat, network(seed=1).flat)
-    assert not torch.equal(network(seed=1).flat, network(seed=2).flat)
-    weight = network(orthogonal=True).policy.convolutions.layers[0].weight.flatten(1)  # type: ignore[union-attr]
+    first, again, other = (nn.utils.parameters_to_vector(network(seed=s).parameters()) for s in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    weight = network(orthogonal=True).policy.get_submodule("convolutions.layers.0").weight.flatten(1)
     torch.testing.assert_close(weight @ weight.t(), 2 * torch.eye(3), rtol=0, atol=1e-5)
 
 

@@ -1,15 +1,20 @@
 """Networks: the actors' policy, and gradients by hand against autograd."""
 
+import copy
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from actor_support import action_of, policy_of, spec_of
-from learner_support import fragment, job, learner_of
+from learner_support import fragment, job, learner_of, module, module_of
 from nitro_actor.actions import Continuous, Discrete, MultiBinary, MultiDiscrete, WholeNumbers
 from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
+from nitro_api.spec.network import Network
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.networks import kernels
 from nitro_learner.networks.actor_critic import ActorCritic
@@ -24,8 +29,12 @@ SPECS = pytest.mark.parametrize(
 )
 
 
-def network(**options: object) -> ActorCritic:
-    return ActorCritic(11, [32, 32], 3, **options)
+CONTINUOUS = {"kind": "continuous", "size": 3, "low": [-1.0] * 3, "high": [1.0] * 3}
+DISCRETE = {"kind": "discrete", "n": 3}
+
+
+def network(**options: Any) -> Any:
+    return module(11, [32, 32], CONTINUOUS, **options)
 
 
 @SPECS
@@ -49,12 +58,12 @@ def test_policy_equals_the_actors_policy(
     if algorithm.observations is not None:
         algorithm.observations.merge([shifted])
     with torch.no_grad():
-        algorithm.network.flat += 0.3 * torch.randn(
-            algorithm.network.flat.shape, generator=torch.Generator().manual_seed(0)
+        algorithm.parameters += 0.3 * torch.randn(
+            algorithm.parameters.shape, generator=torch.Generator().manual_seed(0)
         )
     raw = 60 * shifted.tensors["observations"][:, 0]
     inputs = algorithm.observations(raw) if algorithm.observations is not None else raw
-    expected = algorithm.network.policy(torch.from_numpy(inputs)).detach().numpy()
+    expected = module_of(algorithm).policy(torch.from_numpy(inputs)).detach().numpy()
 
     actor = policy_of(algorithm.weights()[DEFAULT_POLICY], spec)
     actual = np.empty((len(raw), actor.actions.parameters), np.float32)
@@ -66,7 +75,9 @@ def test_policy_equals_the_actors_policy(
         actions = rng.integers(space.counts, size=(len(raw), *space.shape))
     else:
         actions = expected[:, :3] + 0.5
-    log_probs = algorithm.distribution.log_prob(torch.from_numpy(expected), torch.from_numpy(actions)).numpy()
+    log_probs = algorithm.network.family.log_prob(
+        torch.from_numpy(expected), torch.from_numpy(actions)
+    ).numpy()
     np.testing.assert_allclose(
         actor.actions.log_probabilities(expected, actions), log_probs, rtol=1e-5, atol=1e-5
     )
@@ -77,38 +88,43 @@ def test_policy_equals_the_actors_policy(
 @pytest.mark.parametrize("log_std", ["state", "parameter"])
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_gradients_by_hand_equal_autograds(rows: int, head: str, log_std: str, activation: str) -> None:
-    net = ActorCritic(11, [64, 64], 3, head=head, log_std=log_std, activation=activation, seed=1)
+    action = CONTINUOUS if head == "gaussian" else DISCRETE
+    net: Any = module(11, [64, 64], action, log_std=log_std, activation=activation, seed=1)
+    sums = copy.deepcopy(net).requires_grad_(False)
+    for p in sums.parameters():
+        p.zero_()
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(rows, 11, generator=generator)
     if head == "gaussian":  # some log-stds beyond both bounds, where the clamp's gradient is zero
         with torch.no_grad():
-            if net.policy.log_std is not None:
+            if hasattr(net.policy, "log_std"):
                 net.policy.log_std.copy_(torch.tensor([-21.0, 0.0, 2.5]))
             else:
                 net.policy.head.bias[3:] = torch.tensor([-20.0, 0.0, 2.0])
-    trace = net.policy.trace(x)
-    params = net.policy.distribution(trace)
+    theta, shape = net.bound(), net.shape
+    trace = shape.trace(theta, x, x, None)
+    params = trace.distribution
     by_params = torch.randn(params.shape, generator=generator)
     torch.testing.assert_close(net.policy(x).detach(), params, rtol=1e-5, atol=1e-6)
 
     expected = torch.autograd.grad(net.policy(x), list(net.policy.parameters()), by_params)
-    net.policy.backpropagate(trace, by_params.clone())
-    for (name, p), e in zip(net.policy.named_parameters(), expected, strict=True):
-        assert p.grad is not None
+    shape.backpropagate(theta, trace, by_params.clone(), torch.zeros(rows), sums.bound())
+    for (name, p), e in zip(sums.policy.named_parameters(), expected, strict=True):
         scale = float(e.abs().max()) + 1e-6
-        torch.testing.assert_close(p.grad, e, rtol=0, atol=2e-6 * scale, msg=lambda m, n=name: f"{n}: {m}")
-    assert all(not p.grad.any() for p in net.critic.parameters() if p.grad is not None)
+        torch.testing.assert_close(p, e, rtol=0, atol=2e-6 * scale, msg=lambda m, n=name: f"{n}: {m}")
+    assert not any(p.any() for p in sums.critic.parameters())
 
 
-def test_parameters_and_gradients_are_views_of_the_flat_vectors() -> None:
-    net = network()
-    assert net.flat.grad is not None
-    with torch.no_grad():
-        net.flat.fill_(2.0)
-        net.flat.grad.fill_(3.0)
-    assert all(bool((p == 2).all()) for p in net.parameters())
-    assert all(bool((p.grad == 3).all()) for p in net.parameters() if p.grad is not None)
-    assert sum(p.numel() for p in net.parameters()) == net.flat.numel()
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_row_has_each_parameter_once(alone: bool) -> None:
+    settings = Network(type="mlp", hidden_sizes=[5], activation="tanh", log_std="parameter")
+    shape = ActorCritic(11, 11, settings, CONTINUOUS, alone=alone)
+    row = torch.zeros(1, shape.size)
+    for index, tensor in enumerate(shape.bind(row).tensors(critic=True)):
+        assert not tensor.any()
+        tensor.fill_(index + 1)
+    assert row.all()
+    assert row.unique().tolist() == row.unique_consecutive().tolist(), "in the order of the row"
 
 
 def test_parameter_names_equal_those_of_the_wire_format() -> None:
@@ -120,14 +136,15 @@ def test_parameter_names_equal_those_of_the_wire_format() -> None:
 def test_initialisation_is_seeded_and_leaves_global_randomness_alone() -> None:
     before = torch.get_rng_state()
     first, again, other = network(seed=1), network(seed=1), network(seed=2)
-    assert torch.equal(first.flat, again.flat)
-    assert not torch.equal(first.flat, other.flat)
+    vectors = [nn.utils.parameters_to_vector(one.parameters()) for one in (first, again, other)]
+    assert torch.equal(vectors[0], vectors[1])
+    assert not torch.equal(vectors[0], vectors[2])
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_orthogonal_initialisation() -> None:
     net = network(orthogonal=True)
-    weight = net.policy.layers[1].weight
+    weight = net.policy.layers.get_submodule("1").weight
     torch.testing.assert_close(weight @ weight.t(), 2 * torch.eye(32), rtol=0, atol=1e-5)
     head = net.policy.head.weight
     torch.testing.assert_close(head @ head.t(), 1e-4 * torch.eye(6), rtol=0, atol=1e-8)

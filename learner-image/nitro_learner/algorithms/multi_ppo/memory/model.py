@@ -8,46 +8,25 @@ through time, truncated where a fragment begins.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
-from nitro_learner.algorithms.agents.stacked_adam import AdamState
-from nitro_learner.algorithms.multi_ppo.memory.loss import CHUNK, gradient, mean_terms
+from nitro_learner.algorithms.multi_ppo.batch import PolicyBatch
 from nitro_learner.algorithms.multi_ppo.memory.network import RecurrentActorCritic
+from nitro_learner.algorithms.multi_ppo.memory.passes import RecurrentPasses
 from nitro_learner.algorithms.multi_ppo.memory.replay import CriticReplay
 from nitro_learner.algorithms.multi_ppo.memory.sequences import Sequences
 from nitro_learner.algorithms.multi_ppo.memory.surrogate import RecurrentSurrogate
 from nitro_learner.algorithms.multi_ppo.model import Choose, Model
 from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
 from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts
-from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
-from nitro_learner.algorithms.multi_ppo.training import train
-from nitro_learner.algorithms.multi_ppo.update import PolicyStep, Trained, Update
+from nitro_learner.algorithms.multi_ppo.update import PolicyStep
 from nitro_learner.data.batch import Fragment, on_device
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceBatch:
-    """One policy's sequences of a round; see `RoundBatch`.
-
-    Attributes:
-        agents: of each environment in the sequences.
-    """
-
-    sequences: Sequences
-    values: Tensor
-    agents: int
-
-    @property
-    def samples(self) -> TeamSamples:
-        return self.sequences.rows
-
-
-class RecurrentModel(Model[RecurrentActorCritic, SequenceBatch, Sequences]):
+class RecurrentModel(Model[RecurrentActorCritic, Sequences]):
     """See `Model`."""
 
     def network(self, one: AgentClass) -> RecurrentActorCritic:
@@ -60,7 +39,7 @@ class RecurrentModel(Model[RecurrentActorCritic, SequenceBatch, Sequences]):
         rollouts: PolicyRollouts,
         fragments: Sequence[Fragment],
         choose: Choose,
-    ) -> SequenceBatch:
+    ) -> PolicyBatch[Sequences]:
         assert policy.memories is not None, "the policy has a recurrent layer"
         agents, length, lanes = rollouts.agents, rollouts.length, rollouts.envs * rollouts.agents
         before, ends = policy.memories.before(fragments, lanes), rollouts.lives_end
@@ -94,37 +73,27 @@ class RecurrentModel(Model[RecurrentActorCritic, SequenceBatch, Sequences]):
             for each in (rollouts.memory, before)
         )
         sequences = Sequences(samples, length, on_device(keep, self._device), memory, critic_memory)
-        return SequenceBatch(sequences, values, agents if chosen is None else 1)
+        return PolicyBatch(sequences, values, rollouts.slots, rollouts.envs, agents if chosen is None else 1)
 
-    def train(
-        self,
-        network: RecurrentActorCritic,
-        parameters: Tensor,
-        adam: Sequence[AdamState],
-        batches: Sequence[SequenceBatch],
-        update: Update,
-    ) -> Trained[Sequences]:
-        return train(
-            parameters,
-            adam,
-            Sequences.together([batch.sequences for batch in batches]),
-            update,
-            self.batches.settings,
-            gradient=partial(gradient, network),
-            mean_terms=partial(mean_terms, network),
-            chunk=CHUNK,
-        )
+    def passes(self, network: RecurrentActorCritic, parameters: Tensor) -> RecurrentPasses:
+        return RecurrentPasses(network, parameters)
 
     def surrogate(
-        self,
-        step: PolicyStep[RecurrentActorCritic],
-        samples: Sequences,
-        batch: SequenceBatch,
+        self, step: PolicyStep[RecurrentActorCritic, Sequences], batch: PolicyBatch[Sequences]
     ) -> RecurrentSurrogate:
-        return RecurrentSurrogate(step, samples, batch.agents)
+        network = step.network
+        return RecurrentSurrogate(
+            network,
+            network.split(step.parameters),
+            step.samples,
+            step.coefficients,
+            network.split(step.sampled),
+            step.standardised,
+            batch.agents,
+        )
 
     def distributions(
-        self, network: RecurrentActorCritic, policy: Tensor, inputs: Tensor, available: Tensor | None
+        self, network: RecurrentActorCritic, parameters: Tensor, inputs: Tensor, available: Tensor | None
     ) -> Tensor:
         raise NotImplementedError(
             "policies with a memory never change their agents: the job's rules refuse it"

@@ -18,7 +18,7 @@ from nitro_learner.algorithms.agents.stacked_recurrent import (
     by_time,
 )
 from nitro_learner.algorithms.multi_ppo.memory.sequences import Sequences
-from nitro_learner.algorithms.multi_ppo.network import PoliciesWithCritics
+from nitro_learner.networks.actor_critic import PoliciesWithCritics
 
 
 class RecurrentActorCritic(PoliciesWithCritics[StackedRecurrent]):
@@ -48,29 +48,31 @@ class RecurrentActorCritic(PoliciesWithCritics[StackedRecurrent]):
         return after.permute(1, 2, 0, 3)
 
     def distributions(self, policies: Tensor, sequences: Sequences) -> Tensor:
-        """The action distributions' parameters [P, B, .], with a graph that can be differentiated twice."""
-        seen = by_time(self.policy.seen(policies, sequences.rows.inputs), sequences.length)
-        after = unroll(seen, sequences.memory, sequences.keep, *self.policy.kept(policies))
-        output = self.policy.outputs(policies, by_row(after))
-        return self._head(policies, output, sequences.rows.masked())
+        """The action distributions' parameters [P * B, .], with a graph that can be differentiated twice."""
+        rows, (outputs, log_std) = sequences.rows, self.parts(policies)
+        seen = by_time(self.policy.seen(outputs, rows.stacked(rows.observations)), sequences.length)
+        after = unroll(seen, sequences.memory, sequences.keep, *self.policy.kept(outputs))
+        output = self.policy.outputs(outputs, by_row(after))
+        return self.head(output.flatten(0, 1), log_std, rows.available)
 
     def __call__(
         self, policies: Tensor, critics: Tensor, sequences: Sequences, recurrence: Recurrence
     ) -> tuple[Tensor, Tensor]:
-        """The action distributions' parameters [P, B, .] and values V [P, B], with a graph."""
+        """The action distributions' parameters [P * B, .] and values V [P * B], with a graph."""
         rows, count = sequences.rows, len(policies)
+        outputs, log_std = self.parts(policies)
         # Both recurrent layers have one size, so they go along the sequences together.
         seen = torch.cat(
             [
-                self.policy.seen(policies, rows.inputs),
+                self.policy.seen(outputs, rows.stacked(rows.observations)),
                 self.critic.seen(critics, rows.stacked(rows.critic_inputs)),
             ]
         )
-        pairs = zip(self.policy.kept(policies), self.critic.kept(critics), strict=True)
+        pairs = zip(self.policy.kept(outputs), self.critic.kept(critics), strict=True)
         weight, bias = (torch.cat(pair) for pair in pairs)
         memory = torch.cat([sequences.memory, sequences.critic_memory])
         keep = torch.cat([sequences.keep, sequences.keep], 1)
         after = by_row(recurrence(by_time(seen, sequences.length), memory, keep, weight, bias))
-        output = self.policy.outputs(policies, after[:count])
+        output = self.policy.outputs(outputs, after[:count])
         values = self.critic.outputs(critics, after[count:])[..., 0]
-        return self._head(policies, output, rows.masked()), values
+        return self.head(output.flatten(0, 1), log_std, rows.available), values.flatten()

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
-from nitro_learner.algorithms.ppo.loss import Samples
+from nitro_learner.algorithms.ppo.samples import Samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class Sequences:
         critic_memory: likewise of the critics.
     """
 
-    rows: TeamSamples
+    rows: Samples
     length: int
     keep: Tensor
     memory: Tensor
@@ -44,16 +43,7 @@ class Sequences:
     @property
     def samples(self) -> Samples:
         """What PPO's loss reads of each sample."""
-        return self.rows.samples
-
-    @property
-    def weights(self) -> Tensor:
-        """See `TeamSamples`."""
-        return self.rows.weights
-
-    def acted(self) -> Tensor:
-        """See `TeamSamples`."""
-        return self.rows.acted()
+        return self.rows
 
     def take(self, index: Tensor) -> Sequences:
         """Copies of some sequences of each policy, int64 [P, s] from 0 to S."""
@@ -93,7 +83,7 @@ class Sequences:
         index = torch.stack(orders).to(self.memory.device)
         return [self.take(part) for part in torch.split(index, math.ceil(self.units / count), 1)]
 
-    def with_rows(self, rows: TeamSamples) -> Sequences:
+    def with_rows(self, rows: Samples) -> Sequences:
         """The same sequences with other columns."""
         return replace(self, rows=rows)
 
@@ -102,7 +92,7 @@ class Sequences:
         return self.with_rows(self.rows.with_advantages(advantages))
 
     def standardised(self) -> Tensor:
-        """See `TeamSamples`."""
+        """See `Samples`."""
         return self.rows.standardised()
 
     @classmethod
@@ -110,7 +100,7 @@ class Sequences:
         """Stack sequences of policies that have equally many."""
         every = list(each)
         return cls(
-            TeamSamples.together([one.rows for one in every]),
+            Samples.together([one.rows for one in every]),
             every[0].length,
             torch.cat([one.keep for one in every], 1),
             torch.cat([one.memory for one in every]),

@@ -35,7 +35,6 @@ class RecurrentQNetwork(QNetwork):
             network.hidden_sizes,
             heads(actions, dueling=dueling),
             network.activation,
-            {},
             memory=network.memory_size,
         )
         super().__init__(self._recurrent, actions, dueling=dueling)

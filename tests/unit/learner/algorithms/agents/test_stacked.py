@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from nitro_learner.algorithms.agents.stacked import StackedPerceptron, clip_rows
-from nitro_learner.algorithms.agents.stacked_adam import AdamState, StackedAdam
-from nitro_learner.networks.actor_critic import ActorCritic
+from learner_support import module
+from nitro_learner.algorithms.adam import Adam, AdamState
+from nitro_learner.algorithms.gradient import clip_rows
 from nitro_learner.networks.images import Activation
+from nitro_learner.networks.stacked import StackedPerceptron
 
 POLICIES, ROWS, INPUTS, ACTIONS = 3, 17, 6, 5
 TWO_HEADS = {"head": ACTIONS, "value": 1}
@@ -50,7 +51,7 @@ def test_a_stack_computes_what_its_policies_compute_separately(
 
 @pytest.mark.parametrize("orthogonal", [True, False])
 def test_a_policy_starts_as_in_a_run_of_one_agent(orthogonal: bool) -> None:
-    single = ActorCritic(INPUTS, [8, 7], ACTIONS, head="categorical", orthogonal=orthogonal, seed=3)
+    single = module(INPUTS, [8, 7], {"kind": "discrete", "n": ACTIONS}, orthogonal=orthogonal, seed=3)
     network = StackedPerceptron(INPUTS, [8, 7], {"head": ACTIONS}, "tanh")
     generator = torch.Generator().manual_seed(3)
     row = network.initial(generator, orthogonal=orthogonal, head_gains={"head": 0.01})
@@ -59,14 +60,6 @@ def test_a_policy_starts_as_in_a_run_of_one_agent(orthogonal: bool) -> None:
     assert views.keys() == expected.keys()
     for name, value in views.items():
         assert torch.equal(value[0], expected[name]), name
-
-
-def test_free_parameters_start_at_zero_and_follow_the_heads() -> None:
-    network = StackedPerceptron(INPUTS, [4], {"head": 2}, "tanh", {"log_std": 2})
-    row = network.initial(torch.Generator().manual_seed(0), orthogonal=False, head_gains={})
-    assert network.size == (INPUTS * 4 + 4) + (4 * 2 + 2) + 2
-    assert torch.equal(network.views(row[None])["log_std"], torch.zeros(1, 2))
-    assert row[:-2].abs().min() > 0
 
 
 def test_views_share_memory_with_the_parameters() -> None:
@@ -118,7 +111,7 @@ def test_adam_steps_each_row_as_torch_steps_it_alone() -> None:
         """A step of some of the rows, as when groups have unequal amounts of data."""
         gradient = _normal(len(which), 11)
         stacked = rows[which]
-        adam = StackedAdam(stacked, [states[p] for p in which], epsilon=1e-5)
+        adam = Adam(stacked, [states[p] for p in which], epsilon=1e-5)
         adam.step(gradient, 0.01)
         for p, row, state, g in zip(which, stacked, adam.states(), gradient, strict=True):
             rows[p], states[p] = row, AdamState.of(state.state_dict())

@@ -305,14 +305,14 @@ def test_the_replayed_policies_are_those_that_acted(algorithm: str, shared: bool
         fragment = Fragment({"slot": 0, "resumed": resumed}, once, by_class)
         for policy in learner.policies:
             batch = learner._batch(policy, [fragment], round)
-            sequences, network = batch.sequences, learner._network(policy)
+            sequences, network = batch.data, learner._network(policy)
             parameters = learner._policies[policy].parameters[None]
             rows = sequences.rows
             assert len(rows.samples) == STEPS * ENVS
             alive = rows.weights > 0
             params, values = network(*network.split(parameters), sequences, scan)
-            torch.testing.assert_close(params[0][alive], rows.samples.distribution[alive], rtol=0, atol=2e-5)
-            torch.testing.assert_close(values[0], batch.values, rtol=0, atol=2e-5)
+            torch.testing.assert_close(params[alive], rows.samples.distribution[alive], rtol=0, atol=2e-5)
+            torch.testing.assert_close(values, batch.values, rtol=0, atol=2e-5)
         learner.update([fragment], round)
     assert resumed == (name == "Arena")
 
@@ -336,4 +336,4 @@ def test_shared_policies_learn_from_one_agent_of_each_environment_or_from_all() 
             for one in agent_classes(described)
         }
         batch = learner._batch("hunter_0", [Fragment({"slot": 0, "resumed": False}, tensors, by_class)], 1)
-        assert batch.sequences.units == count
+        assert batch.data.units == count

@@ -1,0 +1,50 @@
+"""PPO's loss of policies with recurrent layers, and its gradient: backpropagation through time along whole
+sequences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nitro_learner.algorithms.agents.gru import scan
+from nitro_learner.algorithms.multi_ppo.memory.network import RecurrentActorCritic
+from nitro_learner.algorithms.multi_ppo.memory.sequences import Sequences
+from nitro_learner.algorithms.ppo.loss import Coefficients, Terms, means, terms
+from nitro_learner.algorithms.ppo.samples import acted_in
+
+CHUNK = 8192
+"""Samples of each policy that go through the networks in one pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrentPasses:
+    """See `Passes`."""
+
+    network: RecurrentActorCritic
+    parameters: Tensor
+
+    def gradient(self, samples: Sequences, c: Coefficients, penalties: Tensor | None) -> Tensor:
+        theta, into = self.parameters.detach().requires_grad_(), torch.zeros_like(self.parameters)
+        parts = samples.parts(CHUNK)
+        acted = acted_in([part.rows for part in parts])
+        for part in parts:
+            rows = part.rows
+            with torch.enable_grad():
+                found = self._terms(theta, part, c)
+                each = found.loss(c)
+                if penalties is not None:
+                    each = each + penalties.repeat_interleave(rows.size) * found.kl
+                if rows.weights is not None:
+                    each = each * rows.weights
+                into += torch.autograd.grad((rows.stacked(each) / acted).sum(), theta)[0]
+        return into
+
+    @torch.no_grad()
+    def terms(self, samples: Sequences, c: Coefficients) -> list[dict[str, float]]:
+        return means([(part.rows, self._terms(self.parameters, part, c)) for part in samples.parts(CHUNK)])
+
+    def _terms(self, theta: Tensor, part: Sequences, c: Coefficients) -> Terms:
+        params, values = self.network(*self.network.split(theta), part, scan)
+        return terms(part.rows, params, values, self.network.family, c)
