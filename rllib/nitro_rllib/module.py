@@ -17,7 +17,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from nitro_learner.networks.actor_critic import chunk_size
-from nitro_learner.networks.module import ActorCriticModule, CriticModule, PolicyModule
+from nitro_learner.networks.module import ActorCriticModule, CriticPart, PolicyPart
 
 
 class NitroModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI):
@@ -49,7 +49,7 @@ class NitroModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI):
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:  # noqa: ARG002
         return {Columns.ACTION_DIST_INPUTS: self._outputs(self.network.policy, batch)}
 
-    def _outputs(self, part: PolicyModule | CriticModule, batch: dict[str, Any]) -> Tensor:
+    def _outputs(self, part: PolicyPart | CriticPart, batch: dict[str, Any]) -> Tensor:
         inputs = self._inputs(batch)
         outputs: Tensor = _Pass.apply(
             part, chunk_size(self.network.shape.images, inputs.device.type), inputs, *part.parameters()
@@ -71,7 +71,7 @@ class _Pass(Function):
     @staticmethod
     def forward(
         ctx: Any,
-        part: PolicyModule | CriticModule,
+        part: PolicyPart | CriticPart,
         chunk: int,
         inputs: Tensor,
         *parameters: Tensor,  # noqa: ARG004
@@ -79,11 +79,11 @@ class _Pass(Function):
         ctx.part, shape = part, part.shape
         theta, network = part.bound(), shape.critic
         weights = theta.critic
-        if isinstance(part, PolicyModule):
+        if isinstance(part, PolicyPart):
             network, weights = shape.policy, theta.policy
         ctx.traces = [network.trace(weights, rows) for rows in torch.split(inputs, chunk)]
         outputs = [trace[-1] for trace in ctx.traces]
-        if isinstance(part, PolicyModule):
+        if isinstance(part, PolicyPart):
             outputs = [shape.head(output, theta.log_std, None) for output in outputs]
         return torch.cat(outputs)
 
@@ -96,7 +96,7 @@ class _Pass(Function):
         for parameter in sums.parameters():
             parameter.zero_()
         add = part.shape.backpropagate_policy
-        if isinstance(part, CriticModule):
+        if isinstance(part, CriticPart):
             add = part.shape.backpropagate_critic
         # A copy, since the passes write into what they are given.
         parts = torch.split(grad.clone(), [len(trace[-1]) for trace in traces])

@@ -29,7 +29,7 @@ class ActorCriticModule(nn.Module):
         super().__init__()
         self.shape = shape
         named = {name: value[0] for name, value in shape.named(parameters).items()}
-        self.policy, self.critic = PolicyModule(shape, named), CriticModule(shape, named)
+        self.policy, self.critic = PolicyPart(shape, named), CriticPart(shape, named)
 
     def bound(self) -> Bound:
         """The parameters, for `ActorCritic`."""
@@ -62,7 +62,7 @@ class _Part(nn.Module):
         return list(zip(linear[::2], linear[1::2], strict=True))
 
 
-class PolicyModule(_Part):
+class PolicyPart(_Part):
     """See `ActorCriticModule`."""
 
     def __init__(self, shape: ActorCritic, named: Mapping[str, Tensor]) -> None:
@@ -77,7 +77,7 @@ class PolicyModule(_Part):
         return self.shape.distribution(self.bound(), x, None)
 
 
-class CriticModule(_Part):
+class CriticPart(_Part):
     """See `ActorCriticModule`."""
 
     def __init__(self, shape: ActorCritic, named: Mapping[str, Tensor]) -> None:
