@@ -80,7 +80,7 @@ CASES |= {f"{name}: {seen}, {done}": several_agents(seen, done, name) for name, 
 async def test_a_space_goes_all_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(training, "LocalBackend", lambda spec, *_, **__: MemoryBackend(spec))
+    monkeypatch.setattr(training, "make_backend", lambda spec, *_, **__: MemoryBackend(spec))
     run = nitro.train(source, run_dir=tmp_path / "run")
     nitro.resume(run, rounds=2)
     whole = nitro.train(
