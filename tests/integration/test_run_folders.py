@@ -103,7 +103,7 @@ def test_an_experiment_does_not_replace_a_file_of_the_user(
     assert _contents(tmp_path) == before
 
 
-def test_an_experiment_of_an_older_version_is_known_by_its_files(tmp_path: Path) -> None:
+def test_a_copy_of_an_experiment_without_hidden_files_is_known_by_its_files(tmp_path: Path) -> None:
     experiment = load(write_spec(tmp_path))
     folder = ExperimentDir(tmp_path / "results")
     folder.open(experiment)

@@ -55,7 +55,9 @@ class ExperimentDir:
         Raises:
             RunDirError: the folder holds something other than an experiment.
         """
-        if not folders.is_marked(self.path) and (names := folders.contents(self.path)):
+        # A copy of a folder may lack its mark, which is a hidden file.
+        ours = folders.is_marked(self.path) or (self.spec.exists() and self.machine.exists())
+        if not ours and (names := folders.contents(self.path)):
             raise RunDirError(
                 f"{self.path} holds something that is no experiment of nitro ({folders.shown(names)}). "
                 "Nothing was changed. Choose another folder, which is new or empty."
