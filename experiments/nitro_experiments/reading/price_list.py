@@ -14,7 +14,7 @@ from nitro_api.loading import yamlfile
 from nitro_api.resolution.presets import preset_values
 from nitro_api.schema.openapi import schema_of
 from nitro_api.schema.wording import located_errors, value_at
-from nitro_api.spec.pricing import Pricing
+from nitro_api.spec.pricing import GivenPricing, Pricing
 from nitro_experiments.reading.curves import Floats
 
 _DECISIVE = (
@@ -79,7 +79,7 @@ class PriceList(Model):
     source: _Text
     """Where prices and seconds come from."""
 
-    pricing: Pricing
+    pricing: GivenPricing
     """Prices that replace those of spec.pricing. What is not here stays as the run's job has it."""
 
     provisioned_concurrency: Annotated[int, Field(ge=0, le=100_000)] = 0
