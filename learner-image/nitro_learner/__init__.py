@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["PlayedEpisode", "Run", "TrainedPolicy", "load", "resume", "train"]
 
 _MODULES = {
-    "PlayedEpisode": "episode",
+    "PlayedEpisode": "policy",
     "Run": "run",
     "TrainedPolicy": "policy",
     "load": "loading",

@@ -26,7 +26,7 @@ from nitro_learner.cli.exits import DONE, FAILED, CommandError
 if TYPE_CHECKING:
     from nitro_api import ResolvedJob
     from nitro_experiments.studies.landscape import Landscape
-    from nitro_learner.run.rundir import RunDir, write_text
+    from nitro_learner.run.rundir import RunDir
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Imported only now: they load torch, which takes seconds.
     from nitro_experiments.studies.landscape_picture import draw
     from nitro_learner.run import logs
-    from nitro_learner.run.rundir import RunDirError
+    from nitro_learner.run.rundir import RunDirError, write_text
     from nitro_learner.training.failures import TrainingFailed, as_training_failure
 
     interrupts.orderly()
