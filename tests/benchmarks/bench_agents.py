@@ -31,7 +31,7 @@ from nitro_actor.environment import Environment, EnvironmentSpec
 from nitro_actor.make_env import make_env
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.several import MultiPpo
 from nitro_learner.data.batch import Fragment
 
 SLOTS, LENGTH, ENVS = 40, 25, 4

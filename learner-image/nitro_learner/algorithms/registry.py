@@ -16,8 +16,8 @@ from nitro_learner.algorithms.policy_set import PolicySet
 ALGORITHMS = {
     "ppo": "ppo.learning:Ppo",
     "impact": "impact.learning:Impact",
-    "ippo": "multi_ppo.learning:MultiPpo",
-    "mappo": "multi_ppo.learning:MultiPpo",
+    "ippo": "ppo.several:MultiPpo",
+    "mappo": "ppo.several:MultiPpo",
     "iql": "q_learning.learning:QLearner",
     "vdn": "q_learning.learning:QLearner",
     "qmix": "q_learning.learning:QLearner",
@@ -28,7 +28,7 @@ RLlib's are in a package of their own, which names them by entry points of the g
 """
 
 RECURRENT = {
-    "ppo": "multi_ppo.one_agent:RecurrentPpo",
+    "ppo": "ppo.one_agent:RecurrentPpo",
 }
 """The classes of those that have another one where their networks remember."""
 

@@ -11,7 +11,7 @@ import torch
 
 from agents_support import agent_class, agents_fragment, team
 from learner_support import HOPPER, fragment, job, learner_of
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.several import MultiPpo
 from nitro_learner.algorithms.q_learning.learning import QLearner
 from nitro_learner.checkpoints.store import CheckpointStore
 

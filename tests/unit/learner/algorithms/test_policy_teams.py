@@ -13,7 +13,7 @@ from nitro_api import JobInvalid, JobSpec, load_job, resolve
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.agents.team import TeamMisfit
 from nitro_learner.algorithms.agents.teams import make_teams
-from nitro_learner.algorithms.multi_ppo import learning
+from nitro_learner.algorithms.ppo import several
 from sharing_support import ToyTeam
 from train_support import job
 
@@ -156,7 +156,7 @@ def test_policies_of_different_teams_learn_from_different_random_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn: Counter[Any] = Counter()
-    stream, chosen_agents = learning.stream, learning.chosen_agents
+    stream, chosen_agents = several.stream, several.chosen_agents
 
     def streamed(*keys: int) -> int:
         drawn[keys] += 1
@@ -168,8 +168,8 @@ def test_policies_of_different_teams_learn_from_different_random_numbers(
 
     policies = registry.make_policies(spec(policies=[{"agents": "adversary_*", "name": "ippo"}]), ENVIRONMENT)
     policies.regroup({f"{kind}_0": [f"{kind}_0", f"{kind}_1"] for kind in ("adversary", "agent")})
-    monkeypatch.setattr(learning, "stream", streamed)
-    monkeypatch.setattr(learning, "chosen_agents", chosen)
+    monkeypatch.setattr(several, "stream", streamed)
+    monkeypatch.setattr(several, "chosen_agents", chosen)
     policies.update([agents_fragment(*ENVIRONMENT.classes)], 1)
     assert len(drawn) == 4, "each policy's order of samples, and its choice of agents"
     assert set(drawn.values()) == {1}

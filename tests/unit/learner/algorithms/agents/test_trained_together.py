@@ -12,7 +12,7 @@ from agents_support import agent_class, agents_fragment, team
 from nitro_actor.protocol.agents import AgentClass
 from nitro_api.spec.network import Network, Recurrent
 from nitro_learner.algorithms.base import UpdateResult
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.several import MultiPpo
 from nitro_learner.data.batch import Fragment
 
 SHAPES: dict[str, dict[str, Any]] = {

@@ -17,7 +17,7 @@ from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api.spec.network import Recurrent
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.several import MultiPpo
 from nitro_learner.algorithms.q_learning.learning import QLearner
 from nitro_learner.checkpoints.store import CheckpointStore, load, pack
 from nitro_learner.data.batch import Fragment

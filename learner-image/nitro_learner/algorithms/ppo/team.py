@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
-from nitro_learner.algorithms.multi_ppo.batch import PolicyBatch
-from nitro_learner.algorithms.multi_ppo.model import Choose, Model
-from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
-from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts
-from nitro_learner.algorithms.multi_ppo.update import PolicyStep
+from nitro_learner.algorithms.ppo.batch import PolicyBatch
 from nitro_learner.algorithms.ppo.loss import Coefficients, gradient, loss_terms
+from nitro_learner.algorithms.ppo.model import Choose, Model
+from nitro_learner.algorithms.ppo.policy import AgentPolicy
+from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
+from nitro_learner.algorithms.ppo.update import PolicyStep
 from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.actor_critic import ActorCritic, chunk_size
 

@@ -13,16 +13,16 @@ import numpy as np
 from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
-from nitro_learner.algorithms.multi_ppo.batch import PolicyBatch
-from nitro_learner.algorithms.multi_ppo.memory.network import RecurrentActorCritic
-from nitro_learner.algorithms.multi_ppo.memory.passes import RecurrentPasses
-from nitro_learner.algorithms.multi_ppo.memory.replay import CriticReplay
-from nitro_learner.algorithms.multi_ppo.memory.sequences import Sequences
-from nitro_learner.algorithms.multi_ppo.memory.surrogate import RecurrentSurrogate
-from nitro_learner.algorithms.multi_ppo.model import Choose, Model
-from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
-from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts
-from nitro_learner.algorithms.multi_ppo.update import PolicyStep
+from nitro_learner.algorithms.ppo.batch import PolicyBatch
+from nitro_learner.algorithms.ppo.memory.network import RecurrentActorCritic
+from nitro_learner.algorithms.ppo.memory.passes import RecurrentPasses
+from nitro_learner.algorithms.ppo.memory.replay import CriticReplay
+from nitro_learner.algorithms.ppo.memory.sequences import Sequences
+from nitro_learner.algorithms.ppo.memory.surrogate import RecurrentSurrogate
+from nitro_learner.algorithms.ppo.model import Choose, Model
+from nitro_learner.algorithms.ppo.policy import AgentPolicy
+from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
+from nitro_learner.algorithms.ppo.update import PolicyStep
 from nitro_learner.data.batch import Fragment, on_device
 
 

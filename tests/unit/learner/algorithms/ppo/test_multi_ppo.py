@@ -13,7 +13,7 @@ import torch
 from agents_support import agents_fragment, team
 from nitro_learner.algorithms.agents.team import SharingLearner, Team
 from nitro_learner.algorithms.base import StateMisfit
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.several import MultiPpo
 from nitro_learner.checkpoints import store
 from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.normalise import RewardNormaliser

@@ -16,9 +16,9 @@ from learner_support import HOPPER, fragment, job
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.agents.team import Team
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
-from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts, When
 from nitro_learner.algorithms.ppo.learning import Ppo
+from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts, When
+from nitro_learner.algorithms.ppo.several import MultiPpo
 from nitro_learner.data.batch import Fragment
 
 GAMMA, LAMBDA = 0.9, 0.8

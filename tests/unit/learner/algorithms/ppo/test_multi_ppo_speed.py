@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from agents_support import agent_class, agents_fragment, team
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.several import MultiPpo
 
 AGENTS = 6
 

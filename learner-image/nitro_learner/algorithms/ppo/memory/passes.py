@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from nitro_learner.algorithms.agents.gru import scan
-from nitro_learner.algorithms.multi_ppo.memory.network import RecurrentActorCritic
-from nitro_learner.algorithms.multi_ppo.memory.sequences import Sequences
 from nitro_learner.algorithms.ppo.loss import Coefficients, Terms, means, terms
+from nitro_learner.algorithms.ppo.memory.network import RecurrentActorCritic
+from nitro_learner.algorithms.ppo.memory.sequences import Sequences
 from nitro_learner.algorithms.ppo.samples import acted_in
 
 CHUNK = 8192

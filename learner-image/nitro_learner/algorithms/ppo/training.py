@@ -12,8 +12,8 @@ from nitro_api.algorithms.ppo import PpoHyperparameters
 from nitro_learner.algorithms.adam import Adam, AdamState
 from nitro_learner.algorithms.epochs import epochs
 from nitro_learner.algorithms.gradient import MeanNorm, clip_rows
-from nitro_learner.algorithms.multi_ppo.update import Passes, Trained, Update
 from nitro_learner.algorithms.ppo.samples import Data
+from nitro_learner.algorithms.ppo.update import Passes, Trained, Update
 
 
 def train(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nitro_learner.algorithms.actor_critic import load_named
 from nitro_learner.algorithms.adam import AdamState
-from nitro_learner.algorithms.multi_ppo.memories import CriticMemories
+from nitro_learner.algorithms.ppo.memories import CriticMemories
 from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.actor_critic import PoliciesWithCritics, StackedShape
 from nitro_learner.networks.normalise import ObservationNormaliser, RewardNormaliser

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
 from nitro_learner.algorithms.agents.team import Team
-from nitro_learner.algorithms.multi_ppo.batch import BatchMaker, PolicyBatch
-from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
-from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts
-from nitro_learner.algorithms.multi_ppo.update import Network, Passes, PolicyStep
+from nitro_learner.algorithms.ppo.batch import BatchMaker, PolicyBatch
+from nitro_learner.algorithms.ppo.policy import AgentPolicy
+from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
 from nitro_learner.algorithms.ppo.samples import Data
+from nitro_learner.algorithms.ppo.update import Network, Passes, PolicyStep
 from nitro_learner.boosting.surrogate import Surrogate
 from nitro_learner.data.batch import Fragment
 

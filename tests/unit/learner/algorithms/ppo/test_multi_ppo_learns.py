@@ -9,7 +9,7 @@ import pytest
 
 from agents_support import agent_class, team
 from nitro_actor.protocol.weights import PolicyWeights
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.several import MultiPpo
 from nitro_learner.data.batch import Fragment
 
 pytestmark = pytest.mark.slow

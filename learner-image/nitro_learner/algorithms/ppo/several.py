@@ -27,16 +27,16 @@ from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.agents.policy_network import description, inputs
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import UpdateResult, check_network
-from nitro_learner.algorithms.multi_ppo.batch import PolicyBatch, chosen_agents
-from nitro_learner.algorithms.multi_ppo.feed_forward import FeedForward
-from nitro_learner.algorithms.multi_ppo.memories import CriticMemories
-from nitro_learner.algorithms.multi_ppo.memory.model import RecurrentModel
-from nitro_learner.algorithms.multi_ppo.model import Model
-from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
-from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts
-from nitro_learner.algorithms.multi_ppo.training import train
-from nitro_learner.algorithms.multi_ppo.update import PolicyStep, Update
+from nitro_learner.algorithms.ppo.batch import PolicyBatch, chosen_agents
 from nitro_learner.algorithms.ppo.loss import Coefficients
+from nitro_learner.algorithms.ppo.memories import CriticMemories
+from nitro_learner.algorithms.ppo.memory.model import RecurrentModel
+from nitro_learner.algorithms.ppo.model import Model
+from nitro_learner.algorithms.ppo.policy import AgentPolicy
+from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
+from nitro_learner.algorithms.ppo.team import FeedForward
+from nitro_learner.algorithms.ppo.training import train
+from nitro_learner.algorithms.ppo.update import PolicyStep, Update
 from nitro_learner.data.batch import Fragment, check_round
 from nitro_learner.networks.actor_critic import PoliciesWithCritics, StackedShape
 from nitro_learner.networks.distributions import distribution_of

@@ -13,9 +13,9 @@ from nitro_actor.protocol.agents import AgentClass
 from nitro_api.algorithms.ppo import PpoHyperparameters
 from nitro_learner.algorithms.agents.policy_network import identity_size, input_size
 from nitro_learner.algorithms.agents.team import Team
-from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
-from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts, When
 from nitro_learner.algorithms.ppo.loss import explained_variance
+from nitro_learner.algorithms.ppo.policy import AgentPolicy
+from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts, When
 from nitro_learner.algorithms.ppo.samples import Data, Samples
 from nitro_learner.data.batch import Fragment, on_device, vectors
 from nitro_learner.data.gae import level

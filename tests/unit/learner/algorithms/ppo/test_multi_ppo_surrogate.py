@@ -13,7 +13,7 @@ from torch import Tensor
 from agents_support import agent_class, agents_fragment, team
 from nitro_api.spec.network import Recurrent
 from nitro_api.spec.scaling import GivenScaling
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.several import MultiPpo
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import GradientNoise, gradient_noise
 from nitro_learner.boosting.surrogate import Function, Objective, Surrogate

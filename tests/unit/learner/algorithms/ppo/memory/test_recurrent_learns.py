@@ -16,7 +16,7 @@ from nitro_actor.make_env import make_env
 from nitro_actor.protocol.agents import agent_classes
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api.spec.network import Recurrent
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.several import MultiPpo
 from nitro_learner.data.batch import Fragment
 
 pytestmark = pytest.mark.slow

@@ -19,8 +19,8 @@ from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import DEFAULT_POLICY, WeightsContainer
 from nitro_api.spec.network import Recurrent
 from nitro_learner.algorithms.agents.gru import scan
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
-from nitro_learner.algorithms.multi_ppo.one_agent import RecurrentPpo
+from nitro_learner.algorithms.ppo.one_agent import RecurrentPpo
+from nitro_learner.algorithms.ppo.several import MultiPpo
 from nitro_learner.data.batch import Fragment
 from parallel_environments import arena, several
 

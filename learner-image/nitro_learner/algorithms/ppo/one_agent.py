@@ -11,7 +11,7 @@ from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights
 from nitro_api import JobSpec
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import SINGLE_AGENT, UpdateResult
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.several import MultiPpo
 from nitro_learner.data.batch import Fragment
 
 
