@@ -8,7 +8,7 @@ observation (de Witt et al. 2020), or the state of all agents (Yu et al. 2022).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -22,11 +22,13 @@ from nitro_actor.actions import action_space
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.algorithms.actor_critic import adapted, annealed, stream
-from nitro_learner.algorithms.adam import AdamState
+from nitro_learner.algorithms.adam import Adam, AdamState
 from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.agents.policy_network import description, inputs
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import UpdateResult, check_network
+from nitro_learner.algorithms.epochs import epochs
+from nitro_learner.algorithms.gradient import MeanNorm, clip_rows
 from nitro_learner.algorithms.ppo.batch import PolicyBatch, chosen_agents
 from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.algorithms.ppo.memories import CriticMemories
@@ -35,8 +37,6 @@ from nitro_learner.algorithms.ppo.model import Model
 from nitro_learner.algorithms.ppo.policy import AgentPolicy
 from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
 from nitro_learner.algorithms.ppo.team import FeedForward
-from nitro_learner.algorithms.ppo.training import train
-from nitro_learner.algorithms.ppo.update import PolicyStep, Update
 from nitro_learner.data.batch import Fragment, check_round
 from nitro_learner.networks.actor_critic import PoliciesWithCritics, StackedShape
 from nitro_learner.networks.distributions import distribution_of
@@ -44,6 +44,9 @@ from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormal
 
 _INITIAL, _ORDER, _CHOICE = range(3)
 """Uses of random numbers: first parameters, the order of samples, the agents that are learned from."""
+
+Minibatched = Callable[[Sequence[torch.Generator]], Iterator[Any]]
+"""An epoch's minibatches, in an order that each policy's generator draws."""
 
 
 class MultiPpo:
@@ -105,16 +108,97 @@ class MultiPpo:
     def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
         """See `OnPolicyLearner`."""
         check_round(fragments)
-        batches = {policy: self._batch(policy, fragments, round) for policy in self.policies}
+        batches = {policy: self._batch(policy, fragments, round) for policy in self._groups.policies}
 
-        def kind(policy: str) -> tuple[str, int]:
+        def shape(policy: str) -> tuple[str, int]:
             return self._groups.class_of(policy).name, batches[policy].data.size
 
         results: dict[str, UpdateResult] = {}
-        for _, together in groupby(sorted(self.policies, key=kind), key=kind):
-            names = list(together)
-            results |= self._learn(names, [batches[name] for name in names], round)
-        return {policy: results[policy] for policy in self.policies}
+        for _, alike in groupby(sorted(batches, key=shape), key=shape):
+            together = {policy: batches[policy] for policy in alike}
+            results |= self._learn(together, round)
+        return {policy: results[policy] for policy in batches}
+
+    def _batch(self, name: str, fragments: list[Fragment], round: int) -> PolicyBatch[Any]:
+        """A policy's samples of a round, with advantages that are not standardised."""
+        one, positions = self._groups.class_of(name), self._groups.positions(name)
+        rollouts = PolicyRollouts(self._team, one, positions, fragments)
+        choose = partial(self._chosen, name, round)
+        policy, network = self._policies[name], self._network(name)
+        batch: PolicyBatch[Any] = self._model.batch(policy, network, rollouts, fragments, choose)
+        return batch
+
+    def _learn(self, batches: Mapping[str, PolicyBatch[Any]], round: int) -> dict[str, UpdateResult]:
+        """Train policies of one shape that have equally many samples, stacked: epochs of minibatches, a
+        gradient step on each."""
+        settings, names = self.settings, list(batches)
+        network, before = self._network(names[0]), [self._policies[name] for name in names]
+        rate = annealed(settings, round, self._team.rounds)
+        c = Coefficients(
+            clip=settings.clip,
+            kl=0.0,
+            entropy=settings.entropy_coefficient,
+            value=settings.value_coefficient,
+            value_clip=settings.value_clip or math.inf,
+        )
+        samples, minibatches = self._samples([batch.data for batch in batches.values()])
+        sampled = torch.stack([policy.parameters for policy in before])
+        parameters = sampled.clone()
+        optimiser = Adam(parameters, [policy.adam for policy in before], settings.adam_epsilon)
+        passes = self._model.passes(network, parameters, c, [policy.kl_coefficient for policy in before])
+        generators = [self._generator(_ORDER, round, self._team.index(name)) for name in names]
+        norms = MeanNorm()
+        for _ in epochs(settings.epochs):
+            for minibatch in minibatches(generators):
+                gradient = passes.gradient(minibatch)
+                norms.add(clip_rows(gradient, settings.max_grad_norm))
+                optimiser.step(gradient, rate)
+        terms, norm, adam = passes.terms(samples), norms.take(), optimiser.states()
+        results = {}
+        for index, (name, batch) in enumerate(batches.items()):
+            policy, kl = before[index], before[index].kl_coefficient
+            if not torch.isfinite(parameters[index]).all():
+                raise FloatingPointError(
+                    f"round {round}: the weights of the policy {name} became infinite or NaN; "
+                    "lower hyperparameters.learningRate or set hyperparameters.maxGradNorm"
+                )
+            stats = {"learning_rate": rate, "kl_coefficient": kl}
+            if of_batch := batch.stats():  # else nobody acted, and only Adam's momentum would move it
+                stats |= terms[index] | {"gradient_norm": norm[index]} | of_batch
+                kl_after = adapted(kl, stats["kl"], settings.kl_target)
+                policy = policy.trained(parameters[index].clone(), adam[index], kl_after)
+            self._policies[name] = policy
+            surrogate = self._model.surrogate(
+                network,
+                batch,
+                samples.of(index),
+                replace(c, kl=kl),
+                policy.parameters[None],
+                sampled[index : index + 1],
+            )
+            results[name] = UpdateResult(stats, surrogate)
+        return results
+
+    def _samples(self, data: Sequence[Any]) -> tuple[Any, Minibatched]:
+        """Stack policies' samples, and part them for epochs. What is reported and measured is of the whole
+        batch, so its advantages are standardised over the whole batch.
+
+        Advantages are standardised in each minibatch only where samples can be parted anywhere. A minibatch
+        of sequences may have a single one, whose steps are alike: its own mean would take away that it went
+        better or worse than the others. So sequences are standardised over the whole batch.
+        """
+        settings, raw = self.settings, data[0].together(data)
+        count = min(math.ceil(raw.size / (settings.minibatch_size or raw.size)), raw.units)
+        each = settings.standardise_advantages == "minibatch" and count > 1 and raw.units == raw.size
+        whole = raw
+        if settings.standardise_advantages != "off":
+            whole = raw.with_advantages(raw.standardised())
+
+        def minibatches(generators: Sequence[torch.Generator]) -> Iterator[Any]:
+            for minibatch in (raw if each else whole).shuffled(generators, count) if count > 1 else [whole]:
+                yield minibatch.with_advantages(minibatch.standardised()) if each else minibatch
+
+        return whole, minibatches
 
     def regroup(self, groups: Mapping[str, Sequence[str]]) -> None:
         """See `SharingLearner`."""
@@ -170,65 +254,6 @@ class MultiPpo:
                 policy.rewards.copy_slots(sources)
             if policy.memories:
                 policy.memories.copy_slots(sources)
-
-    def _batch(self, policy: str, fragments: list[Fragment], round: int) -> PolicyBatch[Any]:
-        """A policy's samples of a round."""
-        one, positions = self._groups.class_of(policy), self._groups.positions(policy)
-        rollouts = PolicyRollouts(self._team, one, positions, fragments)
-        choose = partial(self._chosen, policy, round)
-        batch: PolicyBatch[Any] = self._model.batch(
-            self._policies[policy], self._network(policy), rollouts, fragments, choose
-        )
-        return batch
-
-    def _learn(
-        self, names: Sequence[str], batches: Sequence[PolicyBatch[Any]], round: int
-    ) -> dict[str, UpdateResult]:
-        """Train policies of one class that have equally many samples."""
-        settings, network = self.settings, self._network(names[0])
-        before = [self._policies[name] for name in names]
-        update = Update(
-            generators=[self._generator(_ORDER, round, self._team.index(name)) for name in names],
-            coefficients=Coefficients(
-                clip=settings.clip,
-                kl=0.0,
-                entropy=settings.entropy_coefficient,
-                value=settings.value_coefficient,
-                value_clip=settings.value_clip or math.inf,
-            ),
-            kl=[policy.kl_coefficient for policy in before],
-            rate=annealed(settings, round, self._team.rounds),
-        )
-        results = {}
-        sampled = torch.stack([policy.parameters for policy in before])
-        samples = batches[0].data.together(batch.data for batch in batches)
-        passes = partial(self._model.passes, network)
-        adam = [policy.adam for policy in before]
-        trained = train(sampled, adam, samples, update, settings, passes)
-        for index, (name, batch, policy) in enumerate(zip(names, batches, before, strict=True)):
-            parameters, terms, kl = trained.parameters[index], trained.terms[index], policy.kl_coefficient
-            stats = {"learning_rate": update.rate, "kl_coefficient": kl}
-            if not torch.isfinite(parameters).all():
-                raise FloatingPointError(
-                    f"round {round}: the weights of the policy {name} became infinite or NaN; "
-                    "lower hyperparameters.learningRate or set hyperparameters.maxGradNorm"
-                )
-            after = policy
-            if found := batch.stats():  # else nobody acted, and only Adam's momentum would move it
-                stats |= terms | found
-                kl_after = adapted(kl, terms["kl"], settings.kl_target)
-                after = policy.trained(parameters.clone(), trained.adam[index], kl_after)
-            self._policies[name] = after
-            step = PolicyStep(
-                network,
-                after.parameters[None],
-                sampled[index : index + 1],
-                trained.samples.of(index),
-                batch.data.standardised(),
-                replace(update.coefficients, kl=kl),
-            )
-            results[name] = UpdateResult(stats, self._model.surrogate(step, batch))
-        return results
 
     def _chosen(self, policy: str, round: int, choices: int) -> np.ndarray | None:
         """Choose which of a policy's agents it learns from, int64 [choices]; None for all of them."""

@@ -11,12 +11,11 @@ from torch import Tensor
 from nitro_actor.protocol.agents import AgentClass
 from nitro_learner.algorithms.ppo.batch import PolicyBatch
 from nitro_learner.algorithms.ppo.loss import Coefficients, gradient, loss_terms
-from nitro_learner.algorithms.ppo.model import Choose, Model
+from nitro_learner.algorithms.ppo.model import Choose, Model, penalties
 from nitro_learner.algorithms.ppo.policy import AgentPolicy
 from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
-from nitro_learner.algorithms.ppo.update import PolicyStep
 from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.actor_critic import ActorCritic, chunk_size
 
@@ -24,20 +23,29 @@ from nitro_learner.networks.actor_critic import ActorCritic, chunk_size
 class FeedForwardPasses:
     """See `Passes`."""
 
-    def __init__(self, network: ActorCritic, parameters: Tensor) -> None:
-        self._network = network
+    def __init__(
+        self, network: ActorCritic, parameters: Tensor, c: Coefficients, penalties: Tensor | None
+    ) -> None:
+        """
+        Args:
+            network: the policies' shape.
+            parameters: f32 [P, n].
+            c: of the loss.
+            penalties: weights of each policy's KL penalty, f32 [P], beside that of `c`.
+        """
+        self._network, self._c, self._penalties = network, c, penalties
         self._theta = network.bind(parameters)
         self._gradient = torch.zeros_like(parameters)
         self._into = network.bind(self._gradient)
         self._chunk = chunk_size(network.images, parameters.device.type)
 
-    def gradient(self, samples: Samples, c: Coefficients, penalties: Tensor | None) -> Tensor:
+    def gradient(self, samples: Samples) -> Tensor:
         self._gradient.zero_()
-        gradient(self._network, self._theta, self._parts(samples), c, self._into, penalties)
+        gradient(self._network, self._theta, self._parts(samples), self._c, self._into, self._penalties)
         return self._gradient
 
-    def terms(self, samples: Samples, c: Coefficients) -> list[dict[str, float]]:
-        return loss_terms(self._network, self._theta, self._parts(samples), c)
+    def terms(self, samples: Samples) -> list[dict[str, float]]:
+        return loss_terms(self._network, self._theta, self._parts(samples), self._c)
 
     def _parts(self, samples: Samples) -> list[Samples]:
         """Parts of nearly equal size, of as many samples as one pass takes at most."""
@@ -61,19 +69,27 @@ class FeedForward(Model[ActorCritic, Samples]):
         chosen = choose(rollouts.slots * rollouts.length * rollouts.envs)
         return self.batches.make(policy, network, rollouts, chosen)
 
-    def passes(self, network: ActorCritic, parameters: Tensor) -> FeedForwardPasses:
-        return FeedForwardPasses(network, parameters)
+    def passes(
+        self, network: ActorCritic, parameters: Tensor, c: Coefficients, kl: Sequence[float]
+    ) -> FeedForwardPasses:
+        return FeedForwardPasses(network, parameters, c, penalties(kl, parameters.device))
 
-    def surrogate(self, step: PolicyStep[ActorCritic, Samples], batch: PolicyBatch[Samples]) -> PpoSurrogate:
-        network = step.network
-        theta, sampled = network.bind(step.parameters), network.bind(step.sampled)
+    def surrogate(
+        self,
+        network: ActorCritic,
+        batch: PolicyBatch[Samples],
+        samples: Samples,
+        c: Coefficients,
+        parameters: Tensor,
+        sampled: Tensor,
+    ) -> PpoSurrogate:
         return PpoSurrogate(
             network,
-            theta,
-            step.samples,
-            step.coefficients,
-            sampled,
-            step.standardised,
+            network.bind(parameters),
+            samples,
+            c,
+            network.bind(sampled),
+            batch.data.standardised(),
             batch.agents,
             batch.slots,
             batch.envs,

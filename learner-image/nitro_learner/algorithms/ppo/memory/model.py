@@ -14,15 +14,15 @@ from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
 from nitro_learner.algorithms.ppo.batch import PolicyBatch
+from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.algorithms.ppo.memory.network import RecurrentActorCritic
 from nitro_learner.algorithms.ppo.memory.passes import RecurrentPasses
 from nitro_learner.algorithms.ppo.memory.replay import CriticReplay
 from nitro_learner.algorithms.ppo.memory.sequences import Sequences
 from nitro_learner.algorithms.ppo.memory.surrogate import RecurrentSurrogate
-from nitro_learner.algorithms.ppo.model import Choose, Model
+from nitro_learner.algorithms.ppo.model import Choose, Model, penalties
 from nitro_learner.algorithms.ppo.policy import AgentPolicy
 from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
-from nitro_learner.algorithms.ppo.update import PolicyStep
 from nitro_learner.data.batch import Fragment, on_device
 
 
@@ -75,20 +75,27 @@ class RecurrentModel(Model[RecurrentActorCritic, Sequences]):
         sequences = Sequences(samples, length, on_device(keep, self._device), memory, critic_memory)
         return PolicyBatch(sequences, values, rollouts.slots, rollouts.envs, agents if chosen is None else 1)
 
-    def passes(self, network: RecurrentActorCritic, parameters: Tensor) -> RecurrentPasses:
-        return RecurrentPasses(network, parameters)
+    def passes(
+        self, network: RecurrentActorCritic, parameters: Tensor, c: Coefficients, kl: Sequence[float]
+    ) -> RecurrentPasses:
+        return RecurrentPasses(network, parameters, c, penalties(kl, parameters.device))
 
     def surrogate(
-        self, step: PolicyStep[RecurrentActorCritic, Sequences], batch: PolicyBatch[Sequences]
+        self,
+        network: RecurrentActorCritic,
+        batch: PolicyBatch[Sequences],
+        samples: Sequences,
+        c: Coefficients,
+        parameters: Tensor,
+        sampled: Tensor,
     ) -> RecurrentSurrogate:
-        network = step.network
         return RecurrentSurrogate(
             network,
-            network.split(step.parameters),
-            step.samples,
-            step.coefficients,
-            network.split(step.sampled),
-            step.standardised,
+            network.split(parameters),
+            samples,
+            c,
+            network.split(sampled),
+            batch.data.standardised(),
             batch.agents,
         )
 
