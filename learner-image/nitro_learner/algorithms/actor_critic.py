@@ -1,6 +1,5 @@
-"""The base of our algorithms of one agent: the policy and the critic, their optimiser and normalisers, one
-gradient step, weights for the actors, and the state.
-"""
+"""The base of IMPACT: the policy and the critic of one agent, their optimiser and normalisers, one gradient
+step, weights for the actors, and the state. And what it shares with PPO and the Q-learners."""
 
 import math
 from collections.abc import Mapping
@@ -10,18 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights
-from nitro_api import JobSpec
 from nitro_api.algorithms.actor_critic import ActorCriticHyperparameters
 from nitro_learner.algorithms.adam import Adam, AdamState
+from nitro_learner.algorithms.agents.policy_network import actor_critic_description
+from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import SINGLE_AGENT, check_network
 from nitro_learner.algorithms.gradient import MeanNorm, clip_rows
 from nitro_learner.algorithms.ppo.loss import Coefficients, gradient, loss_terms
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.data.batch import vectors
 from nitro_learner.networks.actor_critic import chunk_size
-from nitro_learner.networks.architecture import description, network_of
+from nitro_learner.networks.architecture import network_of
 from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
 
 
@@ -39,18 +38,26 @@ class ActorCriticAlgorithm:
 
     settings: ActorCriticHyperparameters
 
-    def __init__(self, spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> None:
-        """Start from `spec` (resolved) and the actors' environment."""
-        if not isinstance(spec.algorithm.hyperparameters, ActorCriticHyperparameters):
-            raise TypeError(f"{spec.algorithm.name} has no settings of an actor-critic")
-        self.settings = spec.algorithm.hyperparameters
-        self._rounds = spec.stop.rounds
-        self._seed = spec.seed
+    def __init__(self, team: Team, device: str = "cpu") -> None:
+        """
+        Args:
+            team: the only agent of its environment.
+            device: a torch device.
+
+        Raises:
+            NetworkMisfit: the network does not fit the observations.
+            TypeError: the settings are not those of an actor-critic.
+        """
+        if not isinstance(team.settings, ActorCriticHyperparameters):
+            raise TypeError(f"{team.algorithm} has no settings of an actor-critic")
+        (one,) = team.classes
+        self.settings = team.settings
+        self._rounds = team.rounds
+        self._seed = team.seed
         self._device = device
-        shape = tuple(environment.one.observation["shape"])
-        self._network_meta = description(spec, environment)
-        self.network = network_of(spec, environment)
-        generator = torch.Generator().manual_seed(spec.seed)
+        self._network_meta = actor_critic_description(team, one)
+        self.network = network_of(team.network, one, team.environment.id)
+        generator = torch.Generator().manual_seed(team.seed)
         row = self.network.initial(generator, orthogonal=self.settings.orthogonal_init)
         self.parameters = row[None].to(device)
         self.theta = self.network.bind(self.parameters)
@@ -60,6 +67,7 @@ class ActorCriticAlgorithm:
         self._optimiser = self._adam(AdamState.fresh(self.network.size, device))
         self._norms = MeanNorm()
         self.kl_coefficient = self.settings.kl_coefficient
+        shape = tuple(one.observation["shape"])
         self.observations = ObservationNormaliser(shape) if self.settings.normalise_observations else None
         self.rewards = RewardNormaliser(self.settings.gamma) if self.settings.normalise_rewards else None
 

@@ -15,11 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
-from nitro_api import JobSpec
 from nitro_api.algorithms.impact import ImpactHyperparameters
 from nitro_learner.algorithms.actor_critic import ActorCriticAlgorithm, load_named, stream
+from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.impact.replay import CircularBuffer
 from nitro_learner.algorithms.impact.vtrace import traced
@@ -55,13 +54,13 @@ class Impact(ActorCriticAlgorithm):
 
     settings: ImpactHyperparameters
 
-    def __init__(self, spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> None:
-        super().__init__(spec, environment, device)
+    def __init__(self, team: Team, device: str = "cpu") -> None:
+        super().__init__(team, device)
         settings = self.settings
-        continuous = environment.one.action["kind"] == "continuous"
+        continuous = team.classes[0].action["kind"] == "continuous"
         usual = _CONTINUOUS_BUFFER if continuous else _DISCRETE_BUFFER
         batches, uses = settings.buffer_batches or usual[0], settings.buffer_uses or usual[1]
-        self._fragments_per_batch = max(1, math.ceil(settings.batch_size / spec.environment.rollout_length))
+        self._fragments_per_batch = max(1, math.ceil(settings.batch_size / team.environment.rollout_length))
         self._target_every = max(1, round(settings.target_update_frequency * batches * uses))
         self._buffer: CircularBuffer[list[_Sampled]] = CircularBuffer(batches, uses)
         self._waiting: list[_Sampled] = []

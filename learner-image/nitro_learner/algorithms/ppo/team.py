@@ -1,22 +1,21 @@
-"""Policies and critics that see the present observation alone."""
+"""Policies and critics that see the present observation alone, stacked."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
-from nitro_learner.algorithms.ppo.batch import PolicyBatch
 from nitro_learner.algorithms.ppo.loss import Coefficients, gradient, loss_terms
-from nitro_learner.algorithms.ppo.model import Choose, Model, penalties
+from nitro_learner.algorithms.ppo.model import Model, PolicyBatch, penalties
 from nitro_learner.algorithms.ppo.policy import AgentPolicy
-from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
+from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts, When
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
-from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.actor_critic import ActorCritic, chunk_size
 
 
@@ -56,18 +55,24 @@ class FeedForward(Model[ActorCritic, Samples]):
     """See `Model`."""
 
     def network(self, one: AgentClass) -> ActorCritic:
-        return ActorCritic(*self.batches.input_sizes(one), self._team.network, one.action)
+        return ActorCritic(*self.input_sizes(one), self._team.network, one.action)
 
     def batch(
         self,
         policy: AgentPolicy,
         network: ActorCritic,
         rollouts: PolicyRollouts,
-        fragments: Sequence[Fragment],  # noqa: ARG002
-        choose: Choose,
+        choose: Callable[[int], np.ndarray | None],
     ) -> PolicyBatch[Samples]:
+        def critic(_: When, inputs: Tensor) -> Tensor:
+            return self._values(network, policy.parameters[None], inputs)
+
+        # A shared policy learns from one of its agents at each step.
         chosen = choose(rollouts.slots * rollouts.length * rollouts.envs)
-        return self.batches.make(policy, network, rollouts, chosen)
+        rows = slice(None) if chosen is None else np.arange(len(chosen)) * rollouts.agents + chosen
+        samples, values = self.samples(policy, network, rollouts, rows, critic)
+        agents = rollouts.agents if chosen is None else 1
+        return PolicyBatch(samples, values, rollouts.slots, rollouts.envs, agents)
 
     def passes(
         self, network: ActorCritic, parameters: Tensor, c: Coefficients, kl: Sequence[float]
@@ -99,3 +104,7 @@ class FeedForward(Model[ActorCritic, Samples]):
         self, network: ActorCritic, parameters: Tensor, inputs: Tensor, available: Tensor | None
     ) -> Tensor:
         return network.traced_distribution(network.bind(parameters), inputs, available)
+
+    def _values(self, network: ActorCritic, parameters: Tensor, inputs: Tensor) -> Tensor:
+        """V [n] of a critic's inputs."""
+        return network.traced_values(network.bind(parameters), inputs)
