@@ -46,7 +46,7 @@ from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.gradient import clip_rows
 from nitro_learner.algorithms.impact.vtrace import vtrace
 from nitro_learner.algorithms.ppo.alone import AlonePasses
-from nitro_learner.algorithms.ppo.learning import Ppo
+from nitro_learner.algorithms.ppo.learning import Ppo, parted
 from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.boosting.detector import Detector, transitions
@@ -151,7 +151,7 @@ def epoch(name: str, preset: str, repeats: int, **overrides: object) -> None:
     network, parameters = parts_of(algorithm)
     passes = AlonePasses(network, parameters, coefficients_of(algorithm), None)
     optimiser = Adam(parameters, [algorithm.learned[AGENT].adam], settings.adam_epsilon)
-    _, minibatches = algorithm._samples([data])
+    _, minibatches = parted(data, settings, twice=True)
     generators = [torch.Generator().manual_seed(0)]
 
     def ours() -> None:

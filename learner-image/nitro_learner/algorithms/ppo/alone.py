@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
-from nitro_learner.algorithms.actor_critic import stream
 from nitro_learner.algorithms.base import check_network
 from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.algorithms.ppo.model import Use
@@ -23,6 +22,7 @@ from nitro_learner.algorithms.ppo.policy import AgentPolicy
 from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.algorithms.ppo.team import FeedForward, FeedForwardPasses
+from nitro_learner.algorithms.updates import stream
 from nitro_learner.networks.actor_critic import ActorCritic, PoliciesWithCritics, StackedShape, chunk_size
 from nitro_learner.networks.architecture import network_of
 

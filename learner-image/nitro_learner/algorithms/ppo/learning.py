@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from nitro_actor.protocol.weights import PolicyWeights
-from nitro_learner.algorithms.actor_critic import adapted, annealed
-from nitro_learner.algorithms.adam import Adam, AdamState
+from nitro_api.algorithms.actor_critic import ActorCriticHyperparameters
+from nitro_learner.algorithms.adam import Adam
 from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.agents.policy_network import inputs
 from nitro_learner.algorithms.agents.team import Team
@@ -36,14 +36,13 @@ from nitro_learner.algorithms.ppo.memory.model import RecurrentModel
 from nitro_learner.algorithms.ppo.model import Model, PolicyBatch
 from nitro_learner.algorithms.ppo.policy import AgentPolicy
 from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
+from nitro_learner.algorithms.ppo.samples import Data
 from nitro_learner.algorithms.ppo.team import FeedForward
+from nitro_learner.algorithms.updates import adapted, annealed, check_finite
 from nitro_learner.data.batch import Fragment, check_round
 from nitro_learner.networks.actor_critic import PoliciesWithCritics
 from nitro_learner.networks.distributions import distribution_of
-from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
-
-Minibatched = Callable[[Sequence[torch.Generator]], Iterator[Any]]
-"""An epoch's minibatches, in an order that each policy's generator draws."""
+from nitro_learner.networks.normalise import ObservationNormaliser
 
 
 class Ppo:
@@ -112,7 +111,8 @@ class Ppo:
             value=settings.value_coefficient,
             value_clip=settings.value_clip or math.inf,
         )
-        samples, minibatches = self._samples([batch.data for batch in batches.values()])
+        data = [batch.data for batch in batches.values()]
+        samples, minibatches = parted(data[0].together(data), settings, twice=self._model.standardises_twice)
         sampled = torch.stack([policy.parameters for policy in before])
         parameters = sampled.clone()
         optimiser = Adam(parameters, [policy.adam for policy in before], settings.adam_epsilon)
@@ -124,7 +124,7 @@ class Ppo:
                 gradient = passes.gradient(minibatch)
                 norms.add(clip_rows(gradient, settings.max_grad_norm))
                 optimiser.step(gradient, rate)
-        self._check_finite(parameters, names, round)
+        check_finite(parameters, [""] if self._team.single else names, round)
         terms, norm, adam = passes.terms(samples), norms.take(), optimiser.states()
         results = {}
         for index, (name, batch) in enumerate(batches.items()):
@@ -146,38 +146,6 @@ class Ppo:
             results[name] = UpdateResult(stats, surrogate)
         return results
 
-    def _samples(self, data: Sequence[Any]) -> tuple[Any, Minibatched]:
-        """Stack policies' samples, and part them for epochs. What is reported and measured is of the whole
-        batch, so its advantages are standardised over the whole batch.
-
-        Advantages are standardised in each minibatch only where samples can be parted anywhere. A minibatch
-        of sequences may have a single one, whose steps are alike: its own mean would take away that it went
-        better or worse than the others. So sequences are standardised over the whole batch.
-        """
-        settings, raw, twice = self.settings, data[0].together(data), self._model.standardises_twice
-        count = min(math.ceil(raw.size / (settings.minibatch_size or raw.size)), raw.units)
-        each = settings.standardise_advantages == "minibatch"
-        each = each and (twice or (count > 1 and raw.units == raw.size))
-        whole = raw
-        if settings.standardise_advantages != "off":
-            whole = raw.with_advantages(raw.standardised())
-        parted = whole if twice or not each else raw
-
-        def minibatches(generators: Sequence[torch.Generator]) -> Iterator[Any]:
-            for minibatch in parted.shuffled(generators, count) if count > 1 else [parted]:
-                yield minibatch.with_advantages(minibatch.standardised()) if each else minibatch
-
-        return whole, minibatches
-
-    def _check_finite(self, parameters: Tensor, names: Sequence[str], round: int) -> None:
-        for row, name in zip(parameters, names, strict=True):
-            if not torch.isfinite(row).all():
-                whose = "" if self._team.single else f" of the policy {name}"
-                raise FloatingPointError(
-                    f"round {round}: the weights{whose} became infinite or NaN; "
-                    "lower hyperparameters.learningRate or set hyperparameters.maxGradNorm"
-                )
-
     @property
     def policies(self) -> tuple[str, ...]:
         """See `Learner`."""
@@ -190,21 +158,12 @@ class Ppo:
 
     def weights(self) -> dict[str, PolicyWeights]:
         """See `Learner`."""
-        published = {}
-        for name, policy in self.learned.items():
-            named = self.network(name).named(policy.parameters[None])
-            tensors = {
-                tensor: value[0].detach().cpu().numpy().copy()
-                for tensor, value in named.items()
-                if tensor.startswith("policy.")
-            }
-            clip = None
-            if policy.observations is not None:
-                tensors |= policy.observations.tensors()
-                clip = OBSERVATION_CLIP
-            described = self._model.description(self._groups.class_of(name))
-            published[self._team.published(name)] = PolicyWeights(described, tensors, clip)
-        return published
+        return {
+            self._team.published(name): policy.weights(
+                self.network(name), self._model.description(self._groups.class_of(name))
+            )
+            for name, policy in self.learned.items()
+        }
 
     def begin_round(self, round: int, rounds: int) -> None:  # noqa: ARG002
         """See `Learner`."""
@@ -281,19 +240,47 @@ class Ppo:
 
     def _fresh(self, name: str) -> AgentPolicy:
         """A policy as a run begins with it."""
-        settings, network, one = self.settings, self.network(name), self._groups.class_of(name)
+        one, memory = self._groups.class_of(name), self._team.network.memory_size
         generator = self._model.generator("initial", 0, name)
-        parameters = network.initial(generator, orthogonal=settings.orthogonal_init).to(self._device)
-        observations = states = None
-        if settings.normalise_observations:
-            observations = ObservationNormaliser(tuple(one.observation["shape"]))
-            states = ObservationNormaliser((self._team.global_state_size,)) if self._model.central else None
-        return AgentPolicy(
-            parameters,
-            AdamState.fresh(network.size, self._device),
-            settings.kl_coefficient,
-            observations,
-            states,
-            rewards=RewardNormaliser(settings.gamma) if settings.normalise_rewards else None,
-            memories=CriticMemories(self._team.network.memory_size) if self._team.network.recurrent else None,
+        policy = AgentPolicy.fresh(
+            self.network(name), self.settings, one.observation, generator, self._device
         )
+        if self._model.central and self.settings.normalise_observations:
+            policy = replace(policy, states=ObservationNormaliser((self._team.global_state_size,)))
+        if self._team.network.recurrent:
+            policy = replace(policy, memories=CriticMemories(memory))
+        return policy
+
+
+def parted(
+    raw: Data, settings: ActorCriticHyperparameters, *, twice: bool
+) -> tuple[Data, Callable[[Sequence[torch.Generator]], Iterator[Data]]]:
+    """Standardise samples' advantages, and part them for training. What is reported and measured is of the
+    whole batch, so its advantages are standardised over the whole batch.
+
+    Advantages are standardised in each minibatch only where samples can be parted anywhere. A minibatch of
+    sequences may have a single one, whose steps are alike: its own mean would take away that it went better
+    or worse than the others. So sequences are standardised over the whole batch.
+
+    Args:
+        raw: with advantages that are not standardised.
+        settings: of the algorithm.
+        twice: see `Model.standardises_twice`.
+
+    Returns:
+        The samples as the loss sees them, and an epoch's minibatches of them, in an order that each policy's
+        generator draws.
+    """
+    count = min(math.ceil(raw.size / (settings.minibatch_size or raw.size)), raw.units)
+    each = settings.standardise_advantages == "minibatch"
+    each = each and (twice or (count > 1 and raw.units == raw.size))
+    whole = raw
+    if settings.standardise_advantages != "off":
+        whole = raw.with_advantages(raw.standardised())
+    source = whole if twice or not each else raw
+
+    def minibatches(generators: Sequence[torch.Generator]) -> Iterator[Data]:
+        for minibatch in source.shuffled(generators, count) if count > 1 else [source]:
+            yield minibatch.with_advantages(minibatch.standardised()) if each else minibatch
+
+    return whole, minibatches

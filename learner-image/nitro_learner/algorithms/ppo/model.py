@@ -13,7 +13,6 @@ from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
 from nitro_api.algorithms.ppo import PpoHyperparameters
-from nitro_learner.algorithms.actor_critic import stream
 from nitro_learner.algorithms.agents.policy_network import actor_critic_description, identity_size, input_size
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import check_network
@@ -21,6 +20,7 @@ from nitro_learner.algorithms.ppo.loss import Coefficients, explained_variance
 from nitro_learner.algorithms.ppo.policy import AgentPolicy
 from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts, When
 from nitro_learner.algorithms.ppo.samples import Data, Samples
+from nitro_learner.algorithms.updates import stream
 from nitro_learner.boosting.surrogate import Surrogate
 from nitro_learner.data.batch import Fragment, on_device, vectors
 from nitro_learner.data.gae import level

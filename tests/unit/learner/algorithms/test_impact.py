@@ -402,11 +402,11 @@ def test_the_surrogate_is_the_rounds_at_the_updated_policy() -> None:
 
 def test_the_kl_penalty_is_to_the_target_network_and_adapts() -> None:
     algorithm = impact(targetUpdateFrequency=1e6, learningRate=0.05)
-    coefficient = algorithm.kl_coefficient
+    coefficient = algorithm.policy.kl_coefficient
     algorithm.take([sampled()])
     stats = algorithm.end_round(1)[DEFAULT_POLICY].stats
     assert stats["kl"] > 2 * algorithm.settings.kl_target
-    assert algorithm.kl_coefficient == 1.5 * coefficient
+    assert algorithm.policy.kl_coefficient == 1.5 * coefficient
 
 
 def test_diverged_weights_are_an_error() -> None:

@@ -147,7 +147,7 @@ def test_impact_weighs_by_masked_probabilities() -> None:
     fragment, _ = sampled(algorithm, env, 1)
     from nitro_learner.algorithms.impact.learning import _Sampled
 
-    samples, _, _ = algorithm.samples([_Sampled(fragment, fragment.tensors["rewards"])])
+    samples, _ = algorithm.samples([_Sampled(fragment, fragment.tensors["rewards"])])
     np.testing.assert_allclose(samples.log_probs, fragment.tensors["log_probs"].reshape(-1), atol=1e-5)
     sent = fragment.tensors["distribution"].reshape(STEPS, -1)
     np.testing.assert_allclose(samples.distribution, sent, atol=1e-5)

@@ -13,10 +13,10 @@ from learner_support import HOPPER, fragment, job, learner_of, module_of, parts_
 from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
-from nitro_learner.algorithms.actor_critic import adapted
-from nitro_learner.algorithms.ppo.learning import Ppo
+from nitro_learner.algorithms.ppo.learning import Ppo, parted
 from nitro_learner.algorithms.ppo.loss import Coefficients, gradients, terms
 from nitro_learner.algorithms.ppo.samples import Samples
+from nitro_learner.algorithms.updates import adapted
 from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.distributions import (
     Bernoulli,
@@ -344,7 +344,7 @@ def test_minibatches_cover_the_batch_once_an_epoch() -> None:
     settings = {"minibatchSize": 64, "standardiseAdvantages": "'off'"}
     algorithm = ppo("tuned", **{f"algorithm__hyperparameters__{name}": v for name, v in settings.items()})
     samples, _, _ = samples_of(Gaussian(), n=150)
-    minibatches = list(algorithm._samples([samples])[1]([torch.Generator().manual_seed(0)]))
+    minibatches = list(parted(samples, algorithm.settings, twice=True)[1]([torch.Generator().manual_seed(0)]))
     assert [len(m) for m in minibatches] == [
         50,
         50,
