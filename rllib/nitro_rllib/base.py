@@ -16,15 +16,15 @@ from ray.rllib.env import INPUT_ENV_SPACES
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 
-from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights
-from nitro_api import JobSpec
+from nitro_learner.algorithms.agents.policy_network import actor_critic_description
+from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.availability import RllibError
 from nitro_learner.algorithms.base import SINGLE_AGENT, check_network
 from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.data.batch import Fragment, vectors
 from nitro_learner.networks.actor_critic import chunk_size
-from nitro_learner.networks.architecture import description, network_of
+from nitro_learner.networks.architecture import network_of
 from nitro_learner.networks.distributions import distribution_of
 from nitro_learner.networks.module import ActorCriticModule
 from nitro_rllib import settings
@@ -46,31 +46,32 @@ class RllibAlgorithm:
     policies = (DEFAULT_POLICY,)
     agents = SINGLE_AGENT
 
-    def __init__(
-        self, spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu", **fixed: Any
-    ) -> None:
-        """Start from `spec` (resolved) and the actors' environment; `fixed` are RLlib's settings that are
-        not the job's."""
-        self._seed = spec.seed
+    def __init__(self, team: Team, device: str = "cpu", **fixed: Any) -> None:
+        """
+        Args:
+            team: the only agent of its environment.
+            device: a torch device.
+            fixed: RLlib's settings that are not the job's.
+        """
+        (one,), environment = team.classes, team.environment
+        self._seed = team.seed
         self._device = device
         self._steps = 0
         self._updates = 0
-        self._network_meta = description(spec, environment)
-        action = environment.one.action
+        self._network_meta = actor_critic_description(team, one)
+        action = one.action
         continuous = action["kind"] == "continuous"
         self.distribution = distribution_of(action)
-        network = {"shape": network_of(spec, environment), "seed": spec.seed}
+        network = {"shape": network_of(team.network, one, environment.id), "seed": team.seed}
         self.config = (
-            settings.configure(spec.algorithm.name, spec.algorithm.rllib or {}, **fixed)
-            .env_runners(
-                rollout_fragment_length=spec.environment.rollout_length // spec.environment.envs_per_actor
-            )
+            settings.configure(team.algorithm, team.rllib or {}, **fixed)
+            .env_runners(rollout_fragment_length=environment.rollout_length // environment.envs_per_actor)
             .rl_module(
                 rl_module_spec=RLModuleSpec(module_class=NitroModule, model_config={"network": network})
             )
         )
         spaces = (
-            gymnasium.spaces.Box(-np.inf, np.inf, tuple(environment.one.observation["shape"]), np.float32),
+            gymnasium.spaces.Box(-np.inf, np.inf, tuple(one.observation["shape"]), np.float32),
             gymnasium.spaces.Box(-np.inf, np.inf, (action["size"],), np.float32)
             if continuous
             else gymnasium.spaces.Discrete(action["n"]),

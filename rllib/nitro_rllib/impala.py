@@ -14,9 +14,8 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.apis import TARGET_NETWORK_ACTION_DIST_INPUTS
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_TRAINED_LIFETIME
 
-from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
-from nitro_api import JobSpec
+from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.impact.learning import denominator
 from nitro_learner.algorithms.impact.replay import CircularBuffer
@@ -40,10 +39,8 @@ class RllibImpala(RllibAlgorithm):
     _policy_loss, _value_loss = "mean_pi_loss", "mean_vf_loss"
     _clip = math.inf
 
-    def __init__(self, spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> None:
-        super().__init__(
-            spec, environment, device, train_batch_size_per_learner=spec.environment.rollout_length
-        )
+    def __init__(self, team: Team, device: str = "cpu") -> None:
+        super().__init__(team, device, train_batch_size_per_learner=team.environment.rollout_length)
         # The thread is started with the learner. It has nothing to do here.
         self.learner.shutdown()
         self._buffer = self._make_buffer()
@@ -152,8 +149,8 @@ class RllibAppo(RllibImpala):
 
     _policy_loss, _value_loss = "policy_loss", "vf_loss"
 
-    def __init__(self, spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> None:
-        super().__init__(spec, environment, device)
+    def __init__(self, team: Team, device: str = "cpu") -> None:
+        super().__init__(team, device)
         self._clip = self.config.clip_param
 
     def state_dict(self) -> dict[str, Any]:

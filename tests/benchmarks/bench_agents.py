@@ -31,7 +31,7 @@ from nitro_actor.environment import Environment, EnvironmentSpec
 from nitro_actor.make_env import make_env
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.data.batch import Fragment
 
 SLOTS, LENGTH, ENVS = 40, 25, 4
@@ -47,9 +47,9 @@ def rounds(agents: int) -> list[Fragment]:
 def updates(algorithm: str, agents: int) -> dict[str, Callable[[], object]]:
     """What is timed, by name."""
     one, fragments = agent_class(agents=agents, size=6 * agents), rounds(agents)
-    separate = MultiPpo(team(one, algorithm=algorithm, hidden=(64, 64)))
+    separate = Ppo(team(one, algorithm=algorithm, hidden=(64, 64)))
     minibatch = separate.settings.minibatch_size
-    shared = MultiPpo(
+    shared = Ppo(
         team(
             one,
             algorithm=algorithm,
@@ -59,7 +59,7 @@ def updates(algorithm: str, agents: int) -> dict[str, Callable[[], object]]:
         )
     )
     shared.regroup({one.agents[0]: one.agents})
-    alone = [MultiPpo(team(one, algorithm=algorithm, hidden=(64, 64), agents=[a])) for a in one.agents]
+    alone = [Ppo(team(one, algorithm=algorithm, hidden=(64, 64), agents=[a])) for a in one.agents]
     return {
         f"{agents} policies, stacked": lambda: separate.update(fragments, 1),
         f"one policy, {agents} times the samples": lambda: shared.update(fragments, 1),

@@ -13,7 +13,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,15 +24,29 @@ import torch
 from torch import Tensor, nn
 
 from actor_support import environment, policies_of, rollout
-from learner_support import HOPPER, by_autograd, by_hand, fragment, job, module_of
+from learner_support import (
+    HOPPER,
+    by_autograd,
+    by_hand,
+    coefficients_of,
+    fragment,
+    job,
+    learner_of,
+    module_of,
+    parts_of,
+    samples_of,
+)
 from nitro_actor.config import AtariConfig
+from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api.spec.scaling import GivenScaling
+from nitro_learner.algorithms.adam import Adam
 from nitro_learner.algorithms.base import UpdateResult
-from nitro_learner.algorithms.impact.learning import Impact
+from nitro_learner.algorithms.gradient import clip_rows
 from nitro_learner.algorithms.impact.vtrace import vtrace
-from nitro_learner.algorithms.ppo.learning import Ppo
+from nitro_learner.algorithms.ppo.alone import AlonePasses
+from nitro_learner.algorithms.ppo.learning import Ppo, parted
 from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.boosting.detector import Detector, transitions
@@ -128,33 +141,30 @@ def compare(
     return times
 
 
-def samples_of(algorithm: Ppo) -> Samples:
-    batch = algorithm.assemble([fragment(slot, length=512) for slot in range(SAMPLES // 512)])
-    samples = Samples(
-        batch.observations,
-        batch.actions,
-        batch.log_probs,
-        batch.distribution,
-        batch.advantages,
-        batch.returns,
-    )
-    return samples.with_advantages(samples.standardised())
+def samples(algorithm: Ppo) -> Samples:
+    return samples_of(algorithm, [fragment(slot, length=512) for slot in range(SAMPLES // 512)])
 
 
 def epoch(name: str, preset: str, repeats: int, **overrides: object) -> None:
-    algorithm = Ppo(job(preset, **overrides).spec, HOPPER)
-    samples, plain, c = samples_of(algorithm), Plain(algorithm), algorithm.coefficients()
-    generator = torch.Generator().manual_seed(0)
+    algorithm = learner_of(job(preset, **overrides).spec, HOPPER)
+    data, plain, settings = samples(algorithm), Plain(algorithm), algorithm.settings
+    network, parameters = parts_of(algorithm)
+    passes = AlonePasses(network, parameters, coefficients_of(algorithm), None)
+    optimiser = Adam(parameters, [algorithm.learned[AGENT].adam], settings.adam_epsilon)
+    _, minibatches = parted(data, settings, twice=True)
+    generators = [torch.Generator().manual_seed(0)]
 
     def ours() -> None:
-        for minibatch in algorithm.minibatches(samples, generator):
-            algorithm.step(minibatch, c, algorithm.settings.learning_rate)
+        for minibatch in minibatches(generators):
+            gradient = passes.gradient(minibatch)
+            clip_rows(gradient, settings.max_grad_norm)
+            optimiser.step(gradient, settings.learning_rate)
 
     def plainly() -> None:
-        for minibatch in algorithm.minibatches(samples, generator):
+        for minibatch in minibatches(generators):
             plain.step(minibatch)
 
-    steps = len(algorithm.minibatches(samples, generator))
+    steps = len(list(minibatches(generators)))
     times, _ = compare(f"{name}, {steps} gradient steps", ours, plainly, repeats)
     if steps > 1:
         seconds = statistics.median(times.cpu) * 400_000 / SAMPLES * 10
@@ -181,8 +191,8 @@ def gradients() -> None:
         ("`tuned`, minibatch 256, 2 x 64", "tuned", 256, 64),
         ("`tuned`, minibatch 64, 2 x 64", "tuned", 64, 64),
     ):
-        algorithm = Ppo(job(preset, network__hiddenSizes=[width, width]).spec, HOPPER)
-        minibatches = samples_of(algorithm).parts(size)
+        algorithm = learner_of(job(preset, network__hiddenSizes=[width, width]).spec, HOPPER)
+        minibatches = samples(algorithm).parts(size)
 
         def all_by(
             gradient: Callable[[Ppo, Coefficients, Samples], object],
@@ -190,7 +200,7 @@ def gradients() -> None:
             m: list[Samples] = minibatches,
         ) -> None:
             for minibatch in m:
-                gradient(a, a.coefficients(), minibatch)
+                gradient(a, coefficients_of(a), minibatch)
 
         compare(
             f"PPO gradient by hand, plain is autograd's: {name}, {len(minibatches)} gradients",
@@ -201,15 +211,14 @@ def gradients() -> None:
 
 
 def detector() -> None:
-    algorithm = Ppo(job("paper").spec, HOPPER)
+    algorithm = learner_of(job("paper").spec, HOPPER)
     fragments = [fragment(slot, length=512) for slot in range(16)]
     update = Times()
     update.add(lambda: algorithm.update(fragments, 1))
     surrogate = algorithm.update(fragments, 2)[DEFAULT_POLICY].surrogate
     measuring, plain = Detector(GivenScaling(), 0, 4096), Plain(algorithm)
     measurement = measuring.measure(surrogate, 1)
-    samples = samples_of(algorithm)
-    rows = replace(samples).rows(torch.arange(4096))
+    rows = samples(algorithm).rows(torch.arange(4096))
 
     def plainly() -> None:
         """As many products of the same Hessian's size."""
@@ -238,7 +247,7 @@ def _images(preset: str) -> None:
     games = environment(
         wanted.id, wanted.envs_per_actor, frame_stack=4, clip_rewards=True, atari=AtariConfig()
     )
-    algorithm = Ppo(spec, DescribedEnvironment.from_json(games.spec.to_json()))
+    algorithm = learner_of(spec, DescribedEnvironment.from_json(games.spec.to_json()))
     policy = policies_of(algorithm.weights()[DEFAULT_POLICY], games.spec)
     actors, steps = spec.scaling.initial_actors, wanted.rollout_length
     fragments = [
@@ -260,7 +269,7 @@ def _images(preset: str) -> None:
         )
     share = min(measures.cpu) / (min(measures.cpu) + min(updates.cpu))
     products = ", ".join(str(measurement.iterations) for measurement in found)
-    size = algorithm.network.policy_size
+    size = parts_of(algorithm)[0].policy_size
     print(f"| SpaceInvaders `{preset}`: update of {actors} x {steps} | {updates} | | | | |")
     print(f"|   detector, M = {transitions(spec)}, n = {size:,}, m = {products} | {measures} | | | | |")
     print(f"|   share of the learner's compute: {share:.0%} | | | | | | | |", flush=True)
@@ -289,7 +298,7 @@ def off_policy() -> None:
             loop,
             repeats=50,
         )
-    algorithm = Impact(job("paper", algorithm__name="impact").spec, HOPPER)
+    algorithm = learner_of(job("paper", algorithm__name="impact").spec, HOPPER)
     algorithm.take([fragment(slot, length=512) for slot in range(8)])
     times = Times()
     for _ in range(5):

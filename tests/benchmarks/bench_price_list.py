@@ -20,9 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 import torch
 import yaml
 
-from learner_support import HOPPER, fragment, job
+from learner_support import HOPPER, fragment, job, learner_of
 from nitro_actor.protocol.weights import DEFAULT_POLICY
-from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.boosting.detector import Detector
 
 
@@ -45,7 +44,7 @@ def seconds(preset: str, device: str, actors: list[int], repeats: int) -> dict[s
     length = resolved.spec.environment.rollout_length
     sizes, updates, detectors = [], [], []
     for count in actors:
-        algorithm = Ppo(resolved.spec, HOPPER, device)
+        algorithm = learner_of(resolved.spec, HOPPER, device)
         fragments = [fragment(slot, length=length) for slot in range(count)]
         updates.append(least(lambda: algorithm.update(fragments, 1), device, repeats))  # noqa: B023
         surrogate = algorithm.update(fragments, 2)[DEFAULT_POLICY].surrogate

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from learner_support import job
 from nitro_actor.protocol.agents import AgentClass
 from nitro_api.algorithms.record import path_of
 from nitro_api.algorithms.registry import RECORDS
@@ -61,7 +62,13 @@ def team(
         if path.startswith(prefix)
     }
     network = Network(type="mlp", hidden_sizes=list(hidden), activation="tanh", log_std="state")
-    defaults: dict[str, Any] = {"state_size": None, "network": network, "seed": 0, "rounds": 100}
+    defaults: dict[str, Any] = {
+        "state_size": None,
+        "network": network,
+        "seed": 0,
+        "rounds": 100,
+        "environment": job().spec.environment,
+    }
     return Team(
         agents=tuple(agents or [agent for one in ordered for agent in one.agents]),
         classes=ordered,

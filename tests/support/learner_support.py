@@ -1,6 +1,7 @@
 """What the learner's tests and benchmarks share: resolved jobs, made-up fragments, and rounds of real
 rollouts."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ import actor_support
 from actor_support import policies_of
 from nitro_actor.environment import Environment
 from nitro_actor.policy import Policies
+from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import DEFAULT_POLICY
@@ -19,6 +21,7 @@ from nitro_api import JobSpec, NitroTrainingJob, load_job, resolve
 from nitro_api.spec.network import Network
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.base import Learner, OffPolicyLearner, OnPolicyLearner
+from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Coefficients, gradient, terms
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.data.batch import Fragment
@@ -151,9 +154,35 @@ def train_off_policy(
     return policies[-1]
 
 
+def parts_of(algorithm: Any) -> tuple[ActorCritic, Tensor]:
+    """The shape of policy and critic of an algorithm of one agent, and a view of their parameters, f32
+    [1, n]."""
+    if isinstance(algorithm, Ppo):
+        return algorithm.network(AGENT), algorithm.learned[AGENT].parameters[None]
+    return algorithm.network, algorithm.parameters
+
+
 def module_of(algorithm: Any) -> ActorCriticModule:
     """The policy and the critic of an algorithm of one agent, as a module on the same memory."""
-    return ActorCriticModule(algorithm.network, algorithm.parameters)
+    return ActorCriticModule(*parts_of(algorithm))
+
+
+def coefficients_of(algorithm: Ppo) -> Coefficients:
+    """Those of the loss of PPO's next update."""
+    settings = algorithm.settings
+    return Coefficients(
+        clip=settings.clip,
+        kl=algorithm.learned[AGENT].kl_coefficient,
+        entropy=settings.entropy_coefficient,
+        value=settings.value_coefficient,
+        value_clip=settings.value_clip or math.inf,
+    )
+
+
+def samples_of(algorithm: Ppo, fragments: list[Fragment]) -> Samples:
+    """PPO's samples of a round, with advantages that are standardised over the whole batch."""
+    samples: Samples = algorithm.batch(AGENT, fragments, 1).data
+    return samples.with_advantages(samples.standardised())
 
 
 def module(
@@ -174,15 +203,15 @@ def module(
 
 def by_hand(algorithm: Any, c: Coefficients, samples: Samples, chunk: int = 1024) -> Tensor:
     """The gradient of PPO's loss as training computes it, f32 [n]."""
-    into = torch.zeros_like(algorithm.parameters)
-    network = algorithm.network
-    gradient(network, algorithm.theta, samples.parts(chunk), c, network.bind(into))
+    network, parameters = parts_of(algorithm)
+    into = torch.zeros_like(parameters)
+    gradient(network, network.bind(parameters), samples.parts(chunk), c, network.bind(into))
     return into[0]
 
 
 def by_autograd(algorithm: Any, c: Coefficients, samples: Samples) -> Tensor:
     """What `by_hand` computes, by autograd."""
-    family, network = algorithm.network.family, module_of(algorithm)
+    family, network = parts_of(algorithm)[0].family, module_of(algorithm)
     params = network.policy(samples.observations)
     if samples.available is not None:
         params = family.masked(params, samples.available)

@@ -18,7 +18,13 @@ from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_api.algorithms.record import Feeding
 from nitro_learner.algorithms.agents.team import SharingLearner
-from nitro_learner.algorithms.base import Learner, OffPolicyLearner, OnPolicyLearner, UpdateResult
+from nitro_learner.algorithms.base import (
+    SINGLE_AGENT,
+    Learner,
+    OffPolicyLearner,
+    OnPolicyLearner,
+    UpdateResult,
+)
 from nitro_learner.algorithms.epochs import part
 from nitro_learner.data.batch import Fragment
 
@@ -73,6 +79,8 @@ class PolicySet:
 
     def teams(self) -> tuple[SharingLearner, ...]:
         """The learners whose agents may share policies; none in a single-agent run."""
+        if self.agents == SINGLE_AGENT:
+            return ()
         return tuple(learner for learner in self.learners if isinstance(learner, SharingLearner))
 
     def regroup(self, groups: Mapping[str, Sequence[str]]) -> None:

@@ -5,19 +5,18 @@ from typing import Any
 
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
-from nitro_api.spec.network import Network
 from nitro_learner.algorithms import availability
 from nitro_learner.algorithms.agents.team import SharingLearner
 from nitro_learner.algorithms.agents.teams import make_teams
-from nitro_learner.algorithms.base import SINGLE_AGENT
-from nitro_learner.algorithms.fits import check_agents, check_size
+from nitro_learner.algorithms.base import Learner
+from nitro_learner.algorithms.fits import check_size
 from nitro_learner.algorithms.policy_set import PolicySet
 
 ALGORITHMS = {
     "ppo": "ppo.learning:Ppo",
     "impact": "impact.learning:Impact",
-    "ippo": "multi_ppo.learning:MultiPpo",
-    "mappo": "multi_ppo.learning:MultiPpo",
+    "ippo": "ppo.learning:Ppo",
+    "mappo": "ppo.learning:Ppo",
     "iql": "q_learning.learning:QLearner",
     "vdn": "q_learning.learning:QLearner",
     "qmix": "q_learning.learning:QLearner",
@@ -26,11 +25,6 @@ ALGORITHMS = {
 
 RLlib's are in a package of their own, which names them by entry points of the group `nitro.algorithms`.
 """
-
-RECURRENT = {
-    "ppo": "multi_ppo.one_agent:RecurrentPpo",
-}
-"""The classes of those that have another one where their networks remember."""
 
 
 def make_policies(spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> PolicySet:
@@ -49,28 +43,24 @@ def make_policies(spec: JobSpec, environment: DescribedEnvironment, device: str 
         TypeError: the class does not implement what its record's feeding asks for.
     """
     record = spec.algorithm.record
-    if record.agents == "one":
-        availability.check(spec)
-        check_agents(spec, environment)
-        availability.check_actions(spec, environment)
-        check_size(spec, environment)
-        alone = _learns(spec.algorithm.name, spec.network)(spec, environment, device)
-        return PolicySet([alone], SINGLE_AGENT, record.feeding)
+    availability.check(spec)
     teams = make_teams(spec, environment)
+    availability.check_actions(spec, environment)
     check_size(spec, environment)
-    learners: list[SharingLearner] = [_learns(team.algorithm, team.network)(team, device) for team in teams]
-    for team, learner in zip(teams, learners, strict=True):
-        if not isinstance(learner, SharingLearner):
-            raise TypeError(f"{team.algorithm} learns several agents, but is no SharingLearner")
+    learners: list[Learner] = [_class_of(team.algorithm)(team, device) for team in teams]
+    if record.agents == "several":
+        for team, learner in zip(teams, learners, strict=True):
+            if not isinstance(learner, SharingLearner):
+                raise TypeError(f"{team.algorithm} learns several agents, but is no SharingLearner")
     policies = {agent: policy for learner in learners for agent, policy in learner.agents.items()}
     return PolicySet(learners, {agent: policies[agent] for agent in environment.agents}, record.feeding)
 
 
-def _learns(name: str, network: Network) -> Any:
+def _class_of(name: str) -> Any:
     """The class of an algorithm, by the algorithm's name."""
     # A class is imported only now: RLlib's take seconds to import, and are not installed everywhere.
     if name not in ALGORITHMS:
         (installed,) = metadata.entry_points(group="nitro.algorithms", name=name)
         return installed.load()
-    module, _, own = (ALGORITHMS | RECURRENT if network.recurrent else ALGORITHMS)[name].partition(":")
+    module, _, own = ALGORITHMS[name].partition(":")
     return getattr(import_module(f"nitro_learner.algorithms.{module}"), own)

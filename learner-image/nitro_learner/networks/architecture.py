@@ -1,13 +1,10 @@
-"""The network of a job of one agent, and its description in the weights."""
+"""The network of a job of one agent."""
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
-from nitro_actor.actions import action_space
-from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_api import JobSpec
-from nitro_api.spec.network import ImageTooSmall, image_sizes
+from nitro_actor.protocol.agents import AgentClass
+from nitro_api.spec.network import ImageTooSmall, Network, image_sizes
 from nitro_learner.networks.actor_critic import ActorCritic
 from nitro_learner.networks.images import Image
 
@@ -16,49 +13,35 @@ class NetworkMisfit(Exception):  # noqa: N818
     """The environment's observations do not fit the job's network; the message says what to change."""
 
 
-def network_of(spec: JobSpec, environment: DescribedEnvironment) -> ActorCritic:
-    """The policy and the critic of a job of one agent.
+def network_of(network: Network, one: AgentClass, environment: str) -> ActorCritic:
+    """The policy and the critic of the only agent of an environment.
 
     Args:
-        spec: resolved.
-        environment: of the actors, of one agent.
+        network: resolved.
+        one: the agent's class.
+        environment: its id.
 
     Raises:
-        NetworkMisfit: the environment's observations do not fit spec.network.
+        NetworkMisfit: the observations do not fit the network.
     """
-    shape = environment.one.observation["shape"]
-    inputs = _image(spec, shape) if spec.network.type == "conv" else math.prod(shape)
-    return ActorCritic(inputs, inputs, spec.network, environment.one.action, alone=True)
+    shape = one.observation["shape"]
+    inputs = _image(network, shape, environment) if network.type == "conv" else math.prod(shape)
+    return ActorCritic(inputs, inputs, network, one.action, alone=True)
 
 
-def _image(spec: JobSpec, shape: Sequence[int]) -> Image:
+def _image(network: Network, shape: Sequence[int], environment: str) -> Image:
     """The observation as an image that the convolutions fit."""
     if len(shape) not in (2, 3):
         raise NetworkMisfit(
             "spec.network.type: conv needs images of shape [height, width] or [height, width, channels]; the "
-            f"observations of {spec.environment.id} have {list(shape)}. Set it to mlp"
+            f"observations of {environment} have {list(shape)}. Set it to mlp"
         )
     image = Image(shape[0], shape[1], shape[2] if len(shape) == 3 else 1)
     try:
-        image_sizes(image.height, image.width, spec.network.conv_layers or ())
+        image_sizes(image.height, image.width, network.conv_layers or ())
     except ImageTooSmall as error:
         raise NetworkMisfit(
             f"spec.network.convLayers[{error.layer}] {error}, with observations of {list(shape)}. "
             "Give layers that fit, the channels last"
         ) from error
     return image
-
-
-def description(spec: JobSpec, environment: DescribedEnvironment) -> dict[str, Any]:
-    """The weights container's `network`, from which actors build theirs."""
-    network = spec.network
-    described: dict[str, Any] = {
-        "kind": network.type,
-        "hidden": list(network.hidden_sizes),
-        "activation": network.activation,
-        **action_space(environment.one.action).network(),
-        "logStd": network.log_std,
-    }
-    if network.conv_layers:
-        described["convolutions"] = [layer.to_dict() for layer in network.conv_layers]
-    return described

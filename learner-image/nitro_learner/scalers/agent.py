@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import FieldError, JobInvalid, JobSpec, load_job, resolve
 from nitro_api.errors import ABSENT
+from nitro_learner.algorithms.agents.teams import make_teams
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.checkpoints import store
 from nitro_learner.data.batch import Fragment
@@ -125,7 +126,8 @@ class ScalingAgent:
         observation = {"shape": [FEATURES], "dtype": "float32"}
         action = {"kind": "discrete", "n": most - fewest + 1}
         place = DescribedEnvironment.from_json({"observation": observation, "action": action})
-        self._ppo = Ppo(_spec(seed), place)
+        (team,) = make_teams(_spec(seed), place)
+        self._ppo = Ppo(team)
 
     def actors(self, index: int) -> int:
         """The number of actors that a choice stands for."""
@@ -133,11 +135,7 @@ class ScalingAgent:
 
     def logits(self, seen: NDArray[np.float32]) -> NDArray[np.float32]:
         """The logits of all choices, f32 [choices]."""
-        assert self._ppo.observations is not None
-        inputs = torch.from_numpy(self._ppo.observations(seen[None]))
-        with torch.no_grad():
-            logits = self._ppo.network.distribution(self._ppo.theta, inputs, None)
-        result: NDArray[np.float32] = logits[0].numpy()
+        result: NDArray[np.float32] = self._ppo.distributions(AGENT, seen[None], None)[0].numpy()
         return result
 
     def best(self, seen: NDArray[np.float32]) -> int:

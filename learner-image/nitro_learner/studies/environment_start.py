@@ -99,7 +99,7 @@ def _fit(spec: JobSpec, environment: DescribedEnvironment) -> None:
         from nitro_learner.networks.architecture import NetworkMisfit, network_of  # loads torch
 
         try:
-            network_of(spec, environment)
+            network_of(spec.network, environment.one, spec.environment.id)
         except NetworkMisfit as error:
             path, _, message = str(error).partition(" ")
             raise JobInvalid([FieldError(path.rstrip(":"), spec.network.type, message)]) from None

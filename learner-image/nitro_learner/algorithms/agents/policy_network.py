@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nitro_actor.actions import action_space
 from nitro_actor.protocol.agents import AgentClass
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.data.batch import vectors
@@ -32,10 +33,18 @@ def inputs(team: Team, agent_class: AgentClass, agent: str, observations: np.nda
     return np.concatenate([seen, np.tile(identity, (len(seen), 1))], axis=1)
 
 
+def actor_critic_description(team: Team, agent_class: AgentClass) -> dict[str, Any]:
+    """The weights container's `network` of a class whose policies give distributions of actions."""
+    head = action_space(agent_class.action).network()
+    return description(team, agent_class, **head, logStd=team.network.log_std)
+
+
 def description(team: Team, agent_class: AgentClass, **head: Any) -> dict[str, Any]:
     """The weights container's `network` of a class; `head` has the fields that depend on the algorithm."""
-    layers = {"hidden": list(team.network.hidden_sizes), "activation": team.network.activation}
+    network = team.network
+    layers = {"hidden": list(network.hidden_sizes), "activation": network.activation}
     identities = {"agentIds": len(agent_class.agents)} if team.agent_ids else {}
-    recurrent = team.network.recurrent
+    recurrent, images = network.recurrent, network.conv_layers
     memory = {"recurrent": {"cell": recurrent.cell, "size": recurrent.hidden_size}} if recurrent else {}
-    return {"kind": "mlp", **layers, **head, **identities, **memory}
+    convolutions = {"convolutions": [layer.to_dict() for layer in images]} if images else {}
+    return {"kind": network.type, **layers, **head, **identities, **memory, **convolutions}

@@ -1,16 +1,19 @@
-"""A team: agents of one environment that learn by one algorithm."""
+"""A team: agents of one environment that learn by one algorithm. The only agent of an environment is a team,
+too."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from nitro_actor.protocol.agents import AgentClass
+from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api.algorithms.record import Hyperparameters
+from nitro_api.spec.environment import Environment
 from nitro_api.spec.network import Network
 from nitro_learner.algorithms.base import OnPolicyLearner
 
@@ -40,10 +43,12 @@ class Team:
         network: resolved.
         rounds: spec.stop.rounds, for settings that change over a run; None without that limit. A user may
             change it while the run goes on.
+        environment: spec.environment, resolved.
         reward: with `own` each agent learns from its own reward, with `team` from the sum over the team's
             agents.
         group_batch: see `GroupBatch`.
         agent_ids: whether an agent's index in its class is appended to its observation, one-hot.
+        rllib: spec.algorithm.rllib.
     """
 
     agents: tuple[str, ...]
@@ -54,16 +59,27 @@ class Team:
     network: Network
     seed: int
     rounds: int | None
+    environment: Environment
     reward: Literal["own", "team"] = "own"
     group_batch: GroupBatch = "equal"
     agent_ids: bool = False
+    rllib: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Raise TeamMisfit if the network has convolutions."""
-        if self.network.type != "mlp":
+        """Raise TeamMisfit if the network of several agents has convolutions."""
+        if self.network.type != "mlp" and not self.single:
             raise TeamMisfit(
                 f"spec.network.type: {self.algorithm} has networks without convolutions; set it to mlp"
             )
+
+    @property
+    def single(self) -> bool:
+        """Whether it is the only agent of its environment."""
+        return not self.classes[0].mortal
+
+    def published(self, policy: str) -> str:
+        """The name of a policy outside of its learner: that of its agent, and `default` of a single one."""
+        return DEFAULT_POLICY if self.single else policy
 
     def index(self, agent: str) -> int:
         """The agent's position among all agents of the environment, in the order of the wire. It keys random

@@ -19,7 +19,8 @@ def make_teams(spec: JobSpec, environment: DescribedEnvironment) -> list[Team]:
         environment: of the actors.
 
     Raises:
-        JobInvalid: the environment has a single agent, an entry names no agent, or two name the same one.
+        JobInvalid: the environment has another number of agents than the algorithm learns, an entry names no
+            agent, or two name the same one.
     """
     check_agents(spec, environment)
 
@@ -33,9 +34,11 @@ def make_teams(spec: JobSpec, environment: DescribedEnvironment) -> list[Team]:
             network=spec.network,
             seed=spec.seed,
             rounds=spec.stop.rounds,
+            environment=spec.environment,
             reward="team" if spec.algorithm.team_reward else "own",
             group_batch=spec.shared.group_batch,
             agent_ids=spec.shared.mode == "always",
+            rllib=spec.algorithm.rllib,
         )
 
     return [team(agents, chosen) for chosen, agents in teams_of(spec.algorithm, environment.agents)]

@@ -8,26 +8,34 @@ and PPO's gradient, statistics and surrogate serve both.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_actor.protocol.weights import DEFAULT_POLICY
-from nitro_api import JobSpec
+from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights
 from nitro_api.algorithms.impact import ImpactHyperparameters
-from nitro_learner.algorithms.actor_critic import ActorCriticAlgorithm, load_named, stream
-from nitro_learner.algorithms.base import UpdateResult
+from nitro_learner.algorithms.adam import Adam
+from nitro_learner.algorithms.agents.policy_network import actor_critic_description
+from nitro_learner.algorithms.agents.team import Team
+from nitro_learner.algorithms.base import SINGLE_AGENT, UpdateResult, check_network
+from nitro_learner.algorithms.gradient import MeanNorm, clip_rows
 from nitro_learner.algorithms.impact.replay import CircularBuffer
 from nitro_learner.algorithms.impact.vtrace import traced
-from nitro_learner.algorithms.ppo.loss import explained_variance
+from nitro_learner.algorithms.ppo.alone import AlonePasses
+from nitro_learner.algorithms.ppo.learning import parted
+from nitro_learner.algorithms.ppo.loss import Coefficients, explained_variance
+from nitro_learner.algorithms.ppo.policy import AgentPolicy, load_named
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
-from nitro_learner.data.batch import Fragment, Rollouts
+from nitro_learner.algorithms.updates import adapted, annealed, check_finite, stream
+from nitro_learner.data.batch import Fragment, Rollouts, vectors
 from nitro_learner.data.shapes import check
+from nitro_learner.networks.actor_critic import chunk_size
+from nitro_learner.networks.architecture import network_of
 
 _MOST_RATIO = 2.0
 """Bound of mu / pi_target."""
@@ -45,44 +53,73 @@ class _Sampled:
     rewards: np.ndarray
 
 
-class Impact(ActorCriticAlgorithm):
-    """IMPACT. See `OffPolicyLearner` for the interface.
+class Impact:
+    """IMPACT, of the only agent of an environment. See `OffPolicyLearner` for the interface.
 
     The buffer is not part of the state: a resumed run fills it again, as at its start. It may hold more data
     than a checkpoint should write every round, and requests that were running when the run stopped are lost
     in any case.
+
+    Attributes:
+        settings: of the algorithm.
+        network: the shape of policy and critic.
+        policy: what is learned.
+        parameters: f32 [1, n], the policy's and the critic's, a view.
+        target: of the target network, f32 [1, n].
     """
 
-    settings: ImpactHyperparameters
+    policies = (DEFAULT_POLICY,)
+    agents = SINGLE_AGENT
 
-    def __init__(self, spec: JobSpec, environment: DescribedEnvironment, device: str = "cpu") -> None:
-        super().__init__(spec, environment, device)
-        settings = self.settings
-        continuous = environment.one.action["kind"] == "continuous"
-        usual = _CONTINUOUS_BUFFER if continuous else _DISCRETE_BUFFER
+    policy: AgentPolicy
+    parameters: Tensor
+    _norms: MeanNorm
+
+    def __init__(self, team: Team, device: str = "cpu") -> None:
+        """
+        Args:
+            team: the only agent of its environment.
+            device: a torch device.
+
+        Raises:
+            NetworkMisfit: the network does not fit the observations.
+            TypeError: the settings are not IMPACT's.
+        """
+        if not isinstance(team.settings, ImpactHyperparameters):
+            raise TypeError(f"{team.algorithm} has no settings of IMPACT")
+        (one,) = team.classes
+        self.settings = settings = team.settings
+        self._seed, self._device = team.seed, device
+        self._network_meta = actor_critic_description(team, one)
+        self.network = network_of(team.network, one, team.environment.id)
+        generator = torch.Generator().manual_seed(team.seed)
+        self._begin(AgentPolicy.fresh(self.network, settings, one.observation, generator, device))
+        self.target = self.parameters.clone()
+        usual = _CONTINUOUS_BUFFER if one.action["kind"] == "continuous" else _DISCRETE_BUFFER
         batches, uses = settings.buffer_batches or usual[0], settings.buffer_uses or usual[1]
-        self._fragments_per_batch = max(1, math.ceil(settings.batch_size / spec.environment.rollout_length))
+        self._fragments_per_batch = max(1, math.ceil(settings.batch_size / team.environment.rollout_length))
         self._target_every = max(1, round(settings.target_update_frequency * batches * uses))
         self._buffer: CircularBuffer[list[_Sampled]] = CircularBuffer(batches, uses)
         self._waiting: list[_Sampled] = []
         self._fresh: list[_Sampled] = []
         self._passes = 0
-        self.target = self.parameters.clone()
-        self._rate = self.settings.learning_rate
+        self._rate = settings.learning_rate
 
     @property
     def max_staleness(self) -> int:
         return self.settings.max_staleness
 
+    def weights(self) -> dict[str, PolicyWeights]:
+        """See `Learner`."""
+        return {DEFAULT_POLICY: self.policy.weights(self.network, self._network_meta)}
+
     def begin_round(self, round: int, rounds: int) -> None:
         """See `Learner`. The rate is no part of the state: a run that goes on may have other rounds."""
-        super().begin_round(round, rounds)
-        self._rate = self.learning_rate(round)
+        self._rate = annealed(self.settings, round, rounds)
 
     def take(self, fragments: list[Fragment]) -> None:
         for fragment in fragments:
-            rewards = self.rewards([fragment])[0] if self.rewards else fragment.tensors["rewards"]
-            sampled = _Sampled(fragment, rewards)
+            sampled = _Sampled(fragment, self.policy.scaled([fragment])[0])
             self._fresh.append(sampled)
             self._waiting.append(sampled)
             if len(self._waiting) == self._fragments_per_batch:
@@ -94,48 +131,55 @@ class Impact(ActorCriticAlgorithm):
         batch = self._buffer.draw(np.random.default_rng([self._seed, self._passes]))
         if batch is None:
             return False
-        samples, _, _ = self.samples(batch)
-        c = self.coefficients()
+        samples, _ = self.samples(batch)
+        _, minibatches = parted(samples, self.settings, twice=True)
+        passes = self._losses()
         generator = torch.Generator().manual_seed(stream(self._seed, self._passes))
         for _ in range(self.settings.epochs):
-            for minibatch in self.minibatches(samples, generator):
-                self.step(minibatch, c, self._rate)
+            for minibatch in minibatches([generator]):
+                gradient = passes.gradient(minibatch)
+                self._norms.add(clip_rows(gradient, self.settings.max_grad_norm))
+                self._optimiser.step(gradient, self._rate)
         self._passes += 1
         if self._passes % self._target_every == 0:
             self.target.copy_(self.parameters)
         return True
 
     def end_round(self, round: int) -> dict[str, UpdateResult]:
-        self.check_finite(round)
+        check_finite(self.parameters, [""], round)
         fresh, self._fresh = self._fresh, []
-        samples, standardised, stats = self.samples(fresh)
-        c = self.coefficients()
-        stats |= self.stats(samples, c) | {"learning_rate": self._rate, "kl_coefficient": c.kl}
-        self.adapt_kl_coefficient(stats["kl"])
-        if self.observations is not None:
-            self.observations.merge([sampled.fragment for sampled in fresh])
-        envs = fresh[0].rewards.shape[1]
+        raw, stats = self.samples(fresh)
+        samples, _ = parted(raw, self.settings, twice=True)
+        (terms,) = self._losses().terms(samples)
+        if norm := self._norms.take():
+            terms["gradient_norm"] = norm[0]
+        c = self._coefficients()
+        stats |= terms | {"learning_rate": self._rate, "kl_coefficient": c.kl}
+        kl_after = adapted(c.kl, stats["kl"], self.settings.kl_target)
+        self.policy = replace(self.policy, kl_coefficient=kl_after)
+        if self.policy.observations is not None:
+            self.policy.observations.merge([sampled.fragment for sampled in fresh])
         surrogate = PpoSurrogate(
             self.network,
-            self.theta,
+            self.network.bind(self.parameters),
             samples,
             c,
             None,
-            standardised,
+            raw.standardised(),
             agents=1,
             slots=len(fresh),
-            envs=envs,
+            envs=fresh[0].rewards.shape[1],
         )
         return {DEFAULT_POLICY: UpdateResult(stats, surrogate)}
 
     @torch.no_grad()
-    def samples(self, batch: list[_Sampled]) -> tuple[Samples, Tensor | None, dict[str, float]]:
-        """Make the loss's samples from fragments, at the present target network and critic, with other
-        standardised advantages (see `scaled`), and their statistics explained_variance and advantage_std."""
+    def samples(self, batch: list[_Sampled]) -> tuple[Samples, dict[str, float]]:
+        """Make samples from fragments, at the present target network and critic, with advantages that are not
+        standardised, and their statistics explained_variance and advantage_std."""
         rollouts = Rollouts(
             [sampled.fragment for sampled in batch],
             [sampled.rewards for sampled in batch],
-            prepare=self.inputs,
+            prepare=self._inputs,
             device=self._device,
         )
         target, available = self._distribution(rollouts.observations), rollouts.available
@@ -145,7 +189,7 @@ class Impact(ActorCriticAlgorithm):
         trace = traced(
             rollouts,
             target_log_probs,
-            self.values,
+            self._values,
             gamma=self.settings.gamma,
             lam=self.settings.gae_lambda,
         )
@@ -158,25 +202,63 @@ class Impact(ActorCriticAlgorithm):
             trace.targets,
             available,
         )
-        return *self.scaled(samples), {
+        return samples, {
             "explained_variance": explained_variance(trace.values, trace.targets),
             "advantage_std": trace.advantages.std(correction=0).item(),
         }
 
     def state_dict(self) -> dict[str, Any]:
+        """See `Learner`. It is laid out as PPO's of one agent."""
+        (adam,) = self._optimiser.states()
+        policy = replace(self.policy, adam=adam).state_dict(self.network)
+        del policy["states"]
         target = {name: value.cpu().clone() for name, value in self._target().items()}
-        return super().state_dict() | {"target": target, "passes": self._passes}
+        return {"network": self._network_meta, **policy, "target": target, "passes": self._passes}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
+        """See `Learner`."""
+        self.adopt(state)
+        self.policy = self.policy.resumed(state)
         self._passes = int(state["passes"])
 
     def adopt(self, state: dict[str, Any]) -> None:
         """See `Learner`."""
-        super().adopt(state)
+        check_network(state["network"], self._network_meta)
+        self._begin(self.policy.adopting(state, self.network))
         load_named(self._target(), state["target"])
         self._buffer.clear()
         self._waiting, self._fresh = [], []
+
+    def copy_slots(self, sources: Mapping[int, int]) -> None:
+        """See `Learner`."""
+        if self.policy.rewards:
+            self.policy.rewards.copy_slots(sources)
+
+    def _begin(self, policy: AgentPolicy) -> None:
+        """Learn on from a policy."""
+        self.policy = policy
+        self.parameters = policy.parameters[None]
+        self._optimiser = Adam(self.parameters, [policy.adam], self.settings.adam_epsilon)
+        self._norms = MeanNorm()
+
+    def _coefficients(self) -> Coefficients:
+        """The loss's present coefficients."""
+        s, kl = self.settings, self.policy.kl_coefficient
+        return Coefficients(s.clip, kl, s.entropy_coefficient, s.value_coefficient, value_clip=math.inf)
+
+    def _losses(self) -> AlonePasses:
+        return AlonePasses(self.network, self.parameters, self._coefficients(), None)
+
+    def _inputs(self, observations: np.ndarray) -> np.ndarray:
+        """Raw observations [n, *obs] as the networks take them: vectors or images."""
+        normalise = self.policy.observations
+        rows = observations if normalise is None else normalise(observations)
+        return rows if self.network.images else vectors(rows)
+
+    def _values(self, inputs: Tensor) -> Tensor:
+        """V [n] of the networks' inputs."""
+        theta = self.network.bind(self.parameters)
+        return torch.cat([self.network.traced_values(theta, part) for part in self._parts(inputs)])
 
     def _target(self) -> dict[str, Tensor]:
         """The target policy's parameters by name, as views."""
@@ -186,8 +268,12 @@ class Impact(ActorCriticAlgorithm):
     def _distribution(self, observations: Tensor) -> Tensor:
         """The target policy's action distributions."""
         target = self.network.bind(self.target)
-        parts = torch.split(observations, self.chunk)
+        parts = self._parts(observations)
         return torch.cat([self.network.traced_distribution(target, rows, None) for rows in parts])
+
+    def _parts(self, inputs: Tensor) -> Sequence[Tensor]:
+        """In parts of as many rows as one pass takes."""
+        return torch.split(inputs, chunk_size(self.network.images, self._device))
 
 
 def denominator(target_log_probs: Tensor, log_probs: Tensor) -> Tensor:

@@ -183,6 +183,8 @@ class Samples:
     def together(cls, each: Iterable[Samples]) -> Samples:
         """Stack samples of policies that have equally many."""
         every = list(each)
+        if len(every) == 1:
+            return every[0]
         columns = zip(*(one._columns() for one in every), strict=True)
         return every[0]._view([torch.cat(column) for column in columns], sum(one.policies for one in every))
 

@@ -17,7 +17,6 @@ from torch.nn import functional
 
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
-from nitro_learner.algorithms.actor_critic import annealed, stream
 from nitro_learner.algorithms.adam import AdamState
 from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.agents.policy_network import description, input_size, inputs
@@ -31,6 +30,7 @@ from nitro_learner.algorithms.q_learning.surrogate import results_of
 from nitro_learner.algorithms.q_learning.training import QTrainer
 from nitro_learner.algorithms.q_learning.transitions import Rows, Shape, columns_of, positions_of, rows_of
 from nitro_learner.algorithms.replay.buffer import Debt, ReplayBuffer
+from nitro_learner.algorithms.updates import annealed, stream
 from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.distributions import UNAVAILABLE
 

@@ -14,7 +14,7 @@ from nitro_api import NitroTrainingJob, load_job, resolve
 from nitro_experiments.quality import detection
 from nitro_experiments.quality.branches import BranchDir, branches
 from nitro_learner.algorithms import registry
-from nitro_learner.algorithms.multi_ppo.memories import CriticMemories
+from nitro_learner.algorithms.ppo.memories import CriticMemories
 from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.networks.normalise import RewardNormaliser
 from nitro_learner.run.rundir import RunDir, RunDirBusy

@@ -11,12 +11,12 @@ import torch
 
 from agents_support import agent_class, agents_fragment, team
 from learner_support import HOPPER, fragment, job, learner_of
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.q_learning.learning import QLearner
 from nitro_learner.checkpoints.store import CheckpointStore
 
 CLASSES = (agent_class("agent", 2, size=4),)
-MULTI = {"ippo": MultiPpo, "mappo": MultiPpo, "iql": QLearner, "vdn": QLearner, "qmix": QLearner}
+MULTI = {"ippo": Ppo, "mappo": Ppo, "iql": QLearner, "vdn": QLearner, "qmix": QLearner}
 
 
 def learner(algorithm: str, seed: int = 0) -> Any:

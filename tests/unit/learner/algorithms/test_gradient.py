@@ -5,7 +5,18 @@ from typing import Any
 import pytest
 import torch
 
-from learner_support import HOPPER, by_autograd, by_hand, fragment, job
+from learner_support import (
+    HOPPER,
+    by_autograd,
+    by_hand,
+    coefficients_of,
+    fragment,
+    job,
+    learner_of,
+    parts_of,
+    samples_of,
+)
+from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.gradient import MeanNorm, clip_rows
 from nitro_learner.algorithms.ppo.learning import Ppo
@@ -14,37 +25,29 @@ from nitro_learner.algorithms.ppo.samples import Samples
 
 def learned(preset: str = "tuned", **overrides: Any) -> tuple[Ppo, Samples]:
     """An algorithm after one round, whose ratios are not 1, and the round's samples."""
-    algorithm = Ppo(job(preset, **overrides).spec, HOPPER)
+    algorithm = learner_of(job(preset, **overrides).spec, HOPPER)
     fragments = [fragment(slot) for slot in range(3)]
     algorithm.update(fragments, 1)
-    batch = algorithm.assemble(fragments)
-    return algorithm, Samples(
-        batch.observations,
-        batch.actions,
-        batch.log_probs,
-        batch.distribution,
-        batch.advantages,
-        batch.returns,
-    )
+    return algorithm, algorithm.batch(AGENT, fragments, 1).data
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["paper", "tuned"])
 def test_the_gradient_by_hand_is_that_of_autograd(preset: str) -> None:
     algorithm, samples = learned(preset)
-    c = algorithm.coefficients()
+    c = coefficients_of(algorithm)
     expected, found = by_autograd(algorithm, c, samples), by_hand(algorithm, c, samples, chunk=50)
-    assert expected.shape == found.shape == algorithm.parameters[0].shape
+    assert expected.shape == found.shape == parts_of(algorithm)[1][0].shape
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max()))
 
 
 def test_a_gradient_changes_no_weights_and_is_repeatable_to_the_bit() -> None:
     algorithm, samples = learned()
-    c, before = algorithm.coefficients(), algorithm.parameters.clone()
+    c, before = coefficients_of(algorithm), parts_of(algorithm)[1].clone()
     first = by_hand(algorithm, c, samples, chunk=64)
     other = by_hand(algorithm, c, samples.parts(len(samples) // 2)[0], chunk=64)
     again = by_hand(algorithm, c, samples, chunk=64)
-    assert torch.equal(algorithm.parameters, before)
+    assert torch.equal(parts_of(algorithm)[1], before)
     assert torch.equal(again, first)
     assert not torch.equal(other, first)
 
@@ -73,21 +76,9 @@ def test_mean_norms_are_those_since_they_were_last_taken() -> None:
 def test_the_reported_gradient_norm_is_that_before_clipping(clipped: float) -> None:
     settings = {"epochs": 1, "minibatchSize": 0, "maxGradNorm": clipped, "standardiseAdvantages": "batch"}
     overrides = {f"algorithm__hyperparameters__{name}": value for name, value in settings.items()}
-    algorithm = Ppo(job("tuned", **overrides).spec, HOPPER)
+    algorithm = learner_of(job("tuned", **overrides).spec, HOPPER)
     fragments = [fragment(slot) for slot in range(3)]
-    other = Ppo(job("tuned", **overrides).spec, HOPPER)
-    batch = other.assemble(fragments)
-    samples, _ = other.scaled(
-        Samples(
-            batch.observations,
-            batch.actions,
-            batch.log_probs,
-            batch.distribution,
-            batch.advantages,
-            batch.returns,
-        )
-    )
-    expected = by_hand(other, other.coefficients(), samples)
+    other = learner_of(job("tuned", **overrides).spec, HOPPER)
+    expected = by_hand(other, coefficients_of(other), samples_of(other, fragments))
     stats = algorithm.update(fragments, 1)[DEFAULT_POLICY].stats
     assert stats["gradient_norm"] == pytest.approx(float(expected.norm()), rel=1e-5)
-    assert "gradient_norm" not in other.stats(samples, other.coefficients()), "no step, no norm"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from actor_support import policies_of, rollout
-from learner_support import HOPPER, fragment, job
+from learner_support import HOPPER, fragment, job, learner_of
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
 from nitro_actor.protocol.environment import DescribedEnvironment
@@ -38,7 +38,7 @@ SMALL = {
 def impact(preset: str = "paper", **hyperparameters: Any) -> Impact:
     """An algorithm whose fragments have 64 steps of 2 environments; a batch is one fragment by default."""
     chosen = {"batchSize": 0} | hyperparameters
-    return Impact(job(preset, **SMALL, **{HYPER + name: v for name, v in chosen.items()}).spec, HOPPER)
+    return learner_of(job(preset, **SMALL, **{HYPER + name: v for name, v in chosen.items()}).spec, HOPPER)
 
 
 def sampled(slot: int = 0, seed: int = 0, **changes: Any) -> Fragment:
@@ -272,10 +272,10 @@ def test_n_and_k_default_by_action_space() -> None:
         "actions": rng.integers(3, size=(32, 2)),
         "distribution": rng.standard_normal((32, 2, 3), np.float32),
     }
-    algorithm = Impact(spec, discrete)
+    algorithm = learner_of(spec, discrete)
     algorithm.take([Fragment(discrete_fragment.meta, tensors)])
     assert [algorithm.replay() for _ in range(2)] == [True, False]
-    algorithm = Impact(spec, HOPPER)
+    algorithm = learner_of(spec, HOPPER)
     algorithm.take([sampled()])
     assert [algorithm.replay() for _ in range(20)] == [True] * 19 + [False]
 
@@ -348,7 +348,7 @@ def test_it_learns_from_images() -> None:
     env = make_env(EnvironmentConfig("colours", 3, {}, "learner_environments:Colours", frame_stack=2))
     layers = [{"channels": 3, "kernel": 4, "stride": 2}]
     settings = {"algorithm__name": "impact", "network__hiddenSizes": [4], "network__convLayers": layers}
-    algorithm = Impact(
+    algorithm = learner_of(
         job(**settings, **{HYPER + "batchSize": 0}).spec, DescribedEnvironment.from_json(env.spec.to_json())
     )
     policy = policies_of(algorithm.weights()[DEFAULT_POLICY], env.spec)
@@ -402,11 +402,11 @@ def test_the_surrogate_is_the_rounds_at_the_updated_policy() -> None:
 
 def test_the_kl_penalty_is_to_the_target_network_and_adapts() -> None:
     algorithm = impact(targetUpdateFrequency=1e6, learningRate=0.05)
-    coefficient = algorithm.kl_coefficient
+    coefficient = algorithm.policy.kl_coefficient
     algorithm.take([sampled()])
     stats = algorithm.end_round(1)[DEFAULT_POLICY].stats
     assert stats["kl"] > 2 * algorithm.settings.kl_target
-    assert algorithm.kl_coefficient == 1.5 * coefficient
+    assert algorithm.policy.kl_coefficient == 1.5 * coefficient
 
 
 def test_diverged_weights_are_an_error() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import actor_support
 from actor_support import environment, policies_of
-from learner_support import by_autograd, by_hand, learner_of, module_of
+from learner_support import by_autograd, by_hand, learner_of, module_of, parts_of, samples_of
 from masked_environments import SIZES
 from nitro_actor.environment import Environment
 from nitro_actor.protocol.environment import DescribedEnvironment
@@ -18,9 +18,7 @@ from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import JobInvalid, load_job, resolve
 from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.algorithms.impact.learning import Impact
-from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Coefficients, terms
-from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import gradient_noise
 from nitro_learner.data.batch import Fragment
@@ -82,41 +80,24 @@ def by_torch(params: Tensor, actions: Tensor, available: Tensor, kind: str) -> t
     return torch.stack(log_probs).sum(0), torch.stack(entropies).sum(0)
 
 
-def samples_of(algorithm: Ppo, fragment: Fragment) -> Samples:
-    batch = algorithm.assemble([fragment])
-    samples, _ = algorithm.scaled(
-        Samples(
-            batch.observations,
-            batch.actions,
-            batch.log_probs,
-            batch.distribution,
-            batch.advantages,
-            batch.returns,
-            batch.available,
-        )
-    )
-    return samples
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_loss_sees_the_distribution_that_is_left(kind: str) -> None:
     env = masked(kind)
     algorithm = learner(env)
     fragment, _ = sampled(algorithm, env, 1)
-    samples = samples_of(algorithm, fragment)
+    samples = samples_of(algorithm, [fragment])
     assert samples.available is not None
     assert not samples.available.all()
     outputs = module_of(algorithm).policy(samples.observations).detach()
-    params = algorithm.network.family.masked(outputs, samples.available)
+    family = parts_of(algorithm)[0].family
+    params = family.masked(outputs, samples.available)
     log_probs, entropies = by_torch(outputs, samples.actions, samples.available, kind)
-    np.testing.assert_allclose(
-        algorithm.network.family.log_prob(params, samples.actions), log_probs, atol=1e-5
-    )
+    np.testing.assert_allclose(family.log_prob(params, samples.actions), log_probs, atol=1e-5)
     np.testing.assert_allclose(samples.log_probs, log_probs, atol=1e-5)
-    np.testing.assert_allclose(algorithm.network.family.entropy(params), entropies, atol=1e-5)
+    np.testing.assert_allclose(family.entropy(params), entropies, atol=1e-5)
     c = Coefficients(clip=0.2, kl=0.3, entropy=0.05, value=0.5, value_clip=1e9)
-    values = algorithm.values(samples.observations)
-    found = terms(samples, params, values, algorithm.network.family, c)
+    values = module_of(algorithm).critic(samples.observations)[:, 0].detach()
+    found = terms(samples, params, values, family, c)
     np.testing.assert_allclose(found.kl, 0, atol=1e-5)
     assert not found.clipped.any()
 
@@ -125,11 +106,10 @@ def test_the_loss_sees_the_distribution_that_is_left(kind: str) -> None:
 def test_the_gradient_by_hand_is_autograds(kind: str) -> None:
     env = masked(kind)
     algorithm = learner(env)
-    samples = samples_of(algorithm, sampled(algorithm, env, 1)[0])
+    samples = samples_of(algorithm, [sampled(algorithm, env, 1)[0]])
     with torch.no_grad():  # away from the policy that sampled, so that no term is 0
-        algorithm.parameters += 0.1 * torch.randn(
-            algorithm.parameters.shape, generator=torch.Generator().manual_seed(1)
-        )
+        parameters = parts_of(algorithm)[1]
+        parameters += 0.1 * torch.randn(parameters.shape, generator=torch.Generator().manual_seed(1))
     c = Coefficients(clip=0.2, kl=0.3, entropy=0.05, value=0.5, value_clip=1e9)
     expected = by_autograd(algorithm, c, samples)
     torch.testing.assert_close(by_hand(algorithm, c, samples, chunk=50), expected, rtol=1e-4, atol=1e-6)
@@ -167,7 +147,7 @@ def test_impact_weighs_by_masked_probabilities() -> None:
     fragment, _ = sampled(algorithm, env, 1)
     from nitro_learner.algorithms.impact.learning import _Sampled
 
-    samples, _, _ = algorithm.samples([_Sampled(fragment, fragment.tensors["rewards"])])
+    samples, _ = algorithm.samples([_Sampled(fragment, fragment.tensors["rewards"])])
     np.testing.assert_allclose(samples.log_probs, fragment.tensors["log_probs"].reshape(-1), atol=1e-5)
     sent = fragment.tensors["distribution"].reshape(STEPS, -1)
     np.testing.assert_allclose(samples.distribution, sent, atol=1e-5)

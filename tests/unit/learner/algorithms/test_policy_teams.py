@@ -13,7 +13,7 @@ from nitro_api import JobInvalid, JobSpec, load_job, resolve
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.agents.team import TeamMisfit
 from nitro_learner.algorithms.agents.teams import make_teams
-from nitro_learner.algorithms.multi_ppo import learning
+from nitro_learner.algorithms.ppo import model
 from sharing_support import ToyTeam
 from train_support import job
 
@@ -124,7 +124,7 @@ def test_an_algorithm_of_one_agent_refuses_an_environment_of_several() -> None:
 
 
 def test_the_registry_unites_teams_in_the_order_of_the_wire(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_learns", lambda *_: ToyTeam)
+    monkeypatch.setattr(registry, "_class_of", lambda *_: ToyTeam)
     policies = registry.make_policies(spec(policies=[{"agents": "agent_*", "name": "iql"}]), ENVIRONMENT)
     assert list(policies.agents) == ["adversary_0", "adversary_1", "agent_0", "agent_1"]
     assert [learner.policies for learner in policies.learners] == [
@@ -135,7 +135,7 @@ def test_the_registry_unites_teams_in_the_order_of_the_wire(monkeypatch: pytest.
 
 
 def test_a_class_that_cannot_share_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_learns", lambda *_: lambda *_: object())
+    monkeypatch.setattr(registry, "_class_of", lambda *_: lambda *_: object())
     with pytest.raises(TypeError, match="ippo learns several agents, but is no SharingLearner"):
         registry.make_policies(spec(), ENVIRONMENT)
 
@@ -156,7 +156,7 @@ def test_policies_of_different_teams_learn_from_different_random_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn: Counter[Any] = Counter()
-    stream, chosen_agents = learning.stream, learning.chosen_agents
+    stream, chosen_agents = model.stream, model.chosen_agents
 
     def streamed(*keys: int) -> int:
         drawn[keys] += 1
@@ -168,8 +168,8 @@ def test_policies_of_different_teams_learn_from_different_random_numbers(
 
     policies = registry.make_policies(spec(policies=[{"agents": "adversary_*", "name": "ippo"}]), ENVIRONMENT)
     policies.regroup({f"{kind}_0": [f"{kind}_0", f"{kind}_1"] for kind in ("adversary", "agent")})
-    monkeypatch.setattr(learning, "stream", streamed)
-    monkeypatch.setattr(learning, "chosen_agents", chosen)
+    monkeypatch.setattr(model, "stream", streamed)
+    monkeypatch.setattr(model, "chosen_agents", chosen)
     policies.update([agents_fragment(*ENVIRONMENT.classes)], 1)
     assert len(drawn) == 4, "each policy's order of samples, and its choice of agents"
     assert set(drawn.values()) == {1}

@@ -9,12 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from learner_support import HOPPER, fragment, job, module_of
+from learner_support import HOPPER, fragment, job, learner_of, module_of, parts_of
+from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
-from nitro_learner.algorithms.ppo.learning import Ppo
+from nitro_learner.algorithms.ppo.learning import Ppo, parted
 from nitro_learner.algorithms.ppo.loss import Coefficients, gradients, terms
 from nitro_learner.algorithms.ppo.samples import Samples
+from nitro_learner.algorithms.updates import adapted
 from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.distributions import (
     Bernoulli,
@@ -28,7 +30,9 @@ SMALL = {"network__hiddenSizes": [16, 16], "algorithm__hyperparameters__epochs":
 
 
 def ppo(preset: str = "tuned", **overrides: Any) -> Ppo:
-    return Ppo(job(preset, **(SMALL | overrides)).spec, HOPPER)
+    algorithm = learner_of(job(preset, **(SMALL | overrides)).spec, HOPPER)
+    assert isinstance(algorithm, Ppo)
+    return algorithm
 
 
 def rounds(count: int, slots: int = 3) -> list[list[Fragment]]:
@@ -159,7 +163,7 @@ class Reference:
 
     def update(self, algorithm: Ppo, fragments: list[Fragment], seed: int) -> None:
         s = algorithm.settings
-        batch = copy.deepcopy(algorithm).assemble(fragments)
+        batch: Samples = copy.deepcopy(algorithm).batch(AGENT, fragments, 1).data
         optimiser = torch.optim.Adam(self.network.parameters(), lr=s.learning_rate, eps=s.adam_epsilon)
         generator = torch.Generator().manual_seed(seed)
         whole = (batch.advantages - batch.advantages.mean()) / batch.advantages.std(correction=0).clamp(
@@ -213,19 +217,20 @@ class Reference:
 )
 def test_an_update_equals_plain_pytorchs(preset: str, overrides: dict[str, Any], monkeypatch: Any) -> None:
     algorithm = ppo(preset, **overrides)
-    monkeypatch.setattr("nitro_learner.algorithms.ppo.learning.stream", lambda *_: 42)
-    algorithm.chunk = 100  # several chunks per batch
+    monkeypatch.setattr("nitro_learner.algorithms.ppo.alone.stream", lambda *_: 42)
+    for module in ("alone", "team"):  # several chunks per batch
+        monkeypatch.setattr(f"nitro_learner.algorithms.ppo.{module}.chunk_size", lambda *_: 100)
     reference = Reference(algorithm)
     fragments = rounds(1, slots=4)[0]
-    before = algorithm.parameters.detach().clone()
+    before = parts_of(algorithm)[1].detach().clone()
     reference.update(algorithm, fragments, seed=42)
     algorithm.update(fragments, 1)
     expected = nn.utils.parameters_to_vector(reference.network.parameters())
     moved = (expected - before).abs().max()
     assert moved > 1e-4
     # Adam divides by the gradient's root mean square: rounding of a small gradient is a part of its step.
-    assert (algorithm.parameters - expected).abs().max() < 0.02 * moved
-    assert (algorithm.parameters - expected).abs().mean() < 1e-5
+    assert (parts_of(algorithm)[1] - expected).abs().max() < 0.02 * moved
+    assert (parts_of(algorithm)[1] - expected).abs().mean() < 1e-5
 
 
 @pytest.mark.parametrize("preset", ["paper", "tuned"])
@@ -235,9 +240,9 @@ def test_equal_fragments_give_equal_weights_to_the_bit(preset: str) -> None:
         stats = one.update(fragments, k)[DEFAULT_POLICY].stats
         torch.rand(3)  # global random numbers do not matter
         assert two.update(fragments, k)[DEFAULT_POLICY].stats == stats
-    assert torch.equal(one.parameters, two.parameters)
+    assert torch.equal(parts_of(one)[1], parts_of(two)[1])
     other = ppo(preset, seed=1)
-    assert not torch.equal(ppo(preset).parameters, other.parameters)
+    assert not torch.equal(parts_of(ppo(preset))[1], parts_of(other)[1])
 
 
 @pytest.mark.parametrize("preset", ["paper", "tuned"])
@@ -254,7 +259,7 @@ def test_continues_from_its_state_to_the_bit(preset: str, after: int) -> None:
         stats = whole.update(played[k - 1], k)[DEFAULT_POLICY].stats
         assert second.update(played[k - 1], k)[DEFAULT_POLICY].stats == stats
         first.update(played[k - 1], k)
-    assert torch.equal(whole.parameters, second.parameters)
+    assert torch.equal(parts_of(whole)[1], parts_of(second)[1])
     assert _flat(whole.state_dict()) == _flat(second.state_dict()) == _flat(first.state_dict())
     expected, again = (one.weights()[DEFAULT_POLICY] for one in (whole, second))
     assert expected.meta == again.meta
@@ -292,7 +297,7 @@ def test_refuses_a_state_of_another_network() -> None:
     with pytest.raises(
         ValueError, match=r"policy\.layers\.0\.weight has shape \(16, 5\), expected \(16, 11\)"
     ):
-        ppo().load_state_dict(Ppo(job(**SMALL).spec, other).state_dict())
+        ppo().load_state_dict(learner_of(job(**SMALL).spec, other).state_dict())
 
 
 def test_an_update_reports_its_statistics() -> None:
@@ -319,9 +324,7 @@ def test_an_update_reports_its_statistics() -> None:
     ("kl", "factor"), [(0.021, 1.5), (0.0199, 1.0), (0.0051, 1.0), (0.0049, 0.5), (0.0, 0.5)]
 )
 def test_the_kl_coefficient_adapts(kl: float, factor: float) -> None:
-    algorithm = ppo("paper")
-    algorithm.adapt_kl_coefficient(kl)
-    assert algorithm.kl_coefficient == pytest.approx(0.2 * factor)
+    assert adapted(0.2, kl, target=0.01) == pytest.approx(0.2 * factor)
 
 
 def test_the_learning_rate_anneals_over_the_rounds() -> None:
@@ -338,9 +341,10 @@ def test_the_learning_rate_anneals_over_the_rounds() -> None:
 
 
 def test_minibatches_cover_the_batch_once_an_epoch() -> None:
-    algorithm = ppo("tuned", algorithm__hyperparameters__minibatchSize=64)
+    settings = {"minibatchSize": 64, "standardiseAdvantages": "'off'"}
+    algorithm = ppo("tuned", **{f"algorithm__hyperparameters__{name}": v for name, v in settings.items()})
     samples, _, _ = samples_of(Gaussian(), n=150)
-    minibatches = algorithm.minibatches(samples, torch.Generator().manual_seed(0))
+    minibatches = list(parted(samples, algorithm.settings, twice=True)[1]([torch.Generator().manual_seed(0)]))
     assert [len(m) for m in minibatches] == [
         50,
         50,
@@ -371,7 +375,7 @@ def test_standardises_and_does_not_blow_up_equal_advantages() -> None:
 def test_diverged_weights_are_an_error() -> None:
     algorithm = ppo("paper")
     with torch.no_grad():
-        algorithm.parameters[0, 0] = math.nan
+        parts_of(algorithm)[1][0, 0] = math.nan
     with pytest.raises(FloatingPointError, match=r"round 1: .*learningRate"):
         algorithm.update(rounds(1)[0], 1)
 

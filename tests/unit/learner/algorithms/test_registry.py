@@ -58,8 +58,8 @@ from nitro_learner.algorithms.base import SINGLE_AGENT
 class Toy:
     policies, agents = ("default",), SINGLE_AGENT
 
-    def __init__(self, spec, environment, device="cpu"):
-        self.settings = spec.algorithm.hyperparameters
+    def __init__(self, team, device="cpu"):
+        self.settings = team.settings
 
     def weights(self): ...
     def begin_round(self, round, rounds): ...

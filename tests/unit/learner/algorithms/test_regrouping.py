@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from agents_support import agent_class, agents_fragment
+from learner_support import job
 from nitro_api.spec.network import Network
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.policy_set import PolicySet
@@ -26,6 +27,7 @@ def toy(*agents: str, agent_ids: bool = False) -> ToyTeam:
         network=network,
         seed=0,
         rounds=None,
+        environment=job().spec.environment,
         agent_ids=agent_ids,
     )
     return ToyTeam(team)

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from learner_support import HOPPER, fragment, job, module_of
+from learner_support import HOPPER, fragment, job, learner_of, module_of, parts_of
 from nitro_actor.protocol.weights import DEFAULT_POLICY
-from nitro_learner.algorithms.impact.learning import Impact
-from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.boosting.gradient_noise import GradientNoise, NoiseMeter, gradient_noise
 from nitro_learner.boosting.surrogate import Function, Objective, Trajectories
@@ -106,10 +104,10 @@ def test_a_ppo_rounds_noise_is_that_of_its_trajectories_before_the_update(
 ) -> None:
     slots, steps, envs = 3, 32, 2
     spec = job("paper", network__hiddenSizes=[8, 8], algorithm__hyperparameters__epochs=2).spec
-    before, algorithm = (Ppo(spec, HOPPER) for _ in range(2))
+    before, algorithm = (learner_of(spec, HOPPER) for _ in range(2))
     fragments = [fragment(slot, length=steps, envs=envs) for slot in range(slots)]
     surrogate = algorithm.update(fragments, 1)[DEFAULT_POLICY].surrogate
-    assert not torch.equal(before.parameters, algorithm.parameters)
+    assert not torch.equal(parts_of(before)[1], parts_of(algorithm)[1])
     network = module_of(before)
 
     rows = torch.arange(slots * steps * envs).reshape(slots, steps, envs)
@@ -120,11 +118,11 @@ def test_a_ppo_rounds_noise_is_that_of_its_trajectories_before_the_update(
             observed = fragments[slot].tensors["observations"][:, env]
             np.testing.assert_array_equal(mine.observations.numpy(), observed)
             params = network.policy(mine.observations)
-            log_prob = before.network.family.log_prob(params, mine.actions)
+            log_prob = parts_of(before)[0].family.log_prob(params, mine.actions)
             ratio = torch.exp(log_prob - mine.log_probs)
             loss = -torch.min(ratio * mine.advantages, ratio.clamp(0.7, 1.3) * mine.advantages).mean()
             if objective == "total":
-                loss = loss + 0.2 * before.network.family.kl(mine.distribution, params).mean()
+                loss = loss + 0.2 * parts_of(before)[0].family.kl(mine.distribution, params).mean()
                 error = network.critic(mine.observations)[:, 0] - mine.returns
                 loss = loss + (error**2).clamp(max=10).mean()
             module = network.policy if objective == "clip" else network
@@ -142,7 +140,7 @@ def test_a_ppo_rounds_noise_is_that_of_its_trajectories_before_the_update(
 
 
 def test_a_round_of_one_trajectory_has_no_noise_to_measure() -> None:
-    algorithm = Ppo(job("paper", network__hiddenSizes=[8]).spec, HOPPER)
+    algorithm = learner_of(job("paper", network__hiddenSizes=[8]).spec, HOPPER)
     surrogate = algorithm.update([fragment(0)], 1)[DEFAULT_POLICY].surrogate
     measured = NoiseMeter(job("paper").spec.scaling, 64).measure(surrogate)
     assert measured.noise is None
@@ -151,18 +149,18 @@ def test_a_round_of_one_trajectory_has_no_noise_to_measure() -> None:
 
 def test_measuring_leaves_the_algorithm_as_it_was() -> None:
     spec = job("tuned", network__hiddenSizes=[8]).spec
-    measured, plain = (Ppo(spec, HOPPER) for _ in range(2))
+    measured, plain = (learner_of(spec, HOPPER) for _ in range(2))
     for number in (1, 2):
         fragments = [fragment(slot, seed=number) for slot in range(2)]
         NoiseMeter(spec.scaling, 64).measure(measured.update(fragments, number)[DEFAULT_POLICY].surrogate)
         plain.update(fragments, number)
-    assert torch.equal(measured.parameters, plain.parameters)
+    assert torch.equal(parts_of(measured)[1], parts_of(plain)[1])
 
 
 def test_an_impact_rounds_trajectories_are_those_that_arrived_in_it() -> None:
     settings = {"algorithm__name": "impact", "algorithm__hyperparameters__batchSize": 0}
     sizes = {"network__hiddenSizes": [8], "environment__rolloutLength": 64, "environment__envsPerActor": 2}
-    algorithm = Impact(job("paper", **settings, **sizes).spec, HOPPER)
+    algorithm = learner_of(job("paper", **settings, **sizes).spec, HOPPER)
     algorithm.take([fragment(slot, length=32, envs=2) for slot in range(3)])
     surrogate = algorithm.end_round(1)[DEFAULT_POLICY].surrogate
     parts = surrogate.trajectories("clip").mean.terms

@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from actor_support import action_of, policy_of, spec_of
-from learner_support import fragment, job, learner_of, module, module_of
+from learner_support import fragment, job, learner_of, module, module_of, parts_of
 from nitro_actor.actions import Continuous, Discrete, MultiBinary, MultiDiscrete, WholeNumbers
 from nitro_actor.environment import EnvironmentSpec
+from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api.spec.network import Network
@@ -55,14 +56,13 @@ def test_policy_equals_the_actors_policy(
     assert isinstance(algorithm, Ppo)
     shifted = fragment(length=200)
     shifted.tensors["observations"][:] = 3 + 20 * shifted.tensors["observations"]  # some are clipped at 10
-    if algorithm.observations is not None:
-        algorithm.observations.merge([shifted])
-    with torch.no_grad():
-        algorithm.parameters += 0.3 * torch.randn(
-            algorithm.parameters.shape, generator=torch.Generator().manual_seed(0)
-        )
+    shape, parameters = parts_of(algorithm)
+    observations = algorithm.learned[AGENT].observations
+    if observations is not None:
+        observations.merge([shifted])
+    parameters += 0.3 * torch.randn(parameters.shape, generator=torch.Generator().manual_seed(0))
     raw = 60 * shifted.tensors["observations"][:, 0]
-    inputs = algorithm.observations(raw) if algorithm.observations is not None else raw
+    inputs = observations(raw) if observations is not None else raw
     expected = module_of(algorithm).policy(torch.from_numpy(inputs)).detach().numpy()
 
     actor = policy_of(algorithm.weights()[DEFAULT_POLICY], spec)
@@ -75,9 +75,7 @@ def test_policy_equals_the_actors_policy(
         actions = rng.integers(space.counts, size=(len(raw), *space.shape))
     else:
         actions = expected[:, :3] + 0.5
-    log_probs = algorithm.network.family.log_prob(
-        torch.from_numpy(expected), torch.from_numpy(actions)
-    ).numpy()
+    log_probs = shape.family.log_prob(torch.from_numpy(expected), torch.from_numpy(actions)).numpy()
     np.testing.assert_allclose(
         actor.actions.log_probabilities(expected, actions), log_probs, rtol=1e-5, atol=1e-5
     )

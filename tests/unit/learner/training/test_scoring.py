@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from learner_support import HOPPER, fragment, job
+from learner_support import HOPPER, fragment, job, learner_of
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner import scalers
-from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.backends.cache.memory_cache import MemoryCache
 from nitro_learner.training.compute import Compute
 from nitro_learner.training.listeners import Listeners
@@ -32,7 +31,7 @@ async def score(fragments: int, **scaling: Any) -> RoundReport:
     """The report of one round that so many slots sampled."""
     chosen = {"scaling__minActors": 2, "environment__rolloutLength": 64, "network__hiddenSizes": [8]}
     spec = job("paper", **chosen | {f"scaling__{name}": value for name, value in scaling.items()}).spec
-    algorithm, listener = Ppo(spec, HOPPER), RecordingListener()
+    algorithm, listener = learner_of(spec, HOPPER), RecordingListener()
     updates = algorithm.update([fragment(slot) for slot in range(fragments)], 1)
     with Compute() as compute:
         scoring = Scoring(spec, scalers.make(spec), compute, MemoryCache("run"), Listeners([listener]))

@@ -48,7 +48,9 @@ class Step:
         network = Network(type="mlp", hidden_sizes=[8], activation="tanh", log_std="state")
         agents = tuple(agent for one in classes for agent in one.agents)
         settings: Any = None
-        self.team = ToyTeam(Team(agents, classes, None, "toy", settings, network, seed, rounds))
+        self.team = ToyTeam(
+            Team(agents, classes, None, "toy", settings, network, seed, rounds, SPEC.environment)
+        )
         self.policies = PolicySet([self.team], self.team.agents, "rounds")
         self.classes = classes
         spec = SPEC.model_copy(

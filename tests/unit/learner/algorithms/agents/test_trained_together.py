@@ -12,7 +12,7 @@ from agents_support import agent_class, agents_fragment, team
 from nitro_actor.protocol.agents import AgentClass
 from nitro_api.spec.network import Network, Recurrent
 from nitro_learner.algorithms.base import UpdateResult
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.data.batch import Fragment
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -44,12 +44,12 @@ def learner(
     activation: Any,
     memory: int,
     **of: Any,
-) -> MultiPpo:
+) -> Ppo:
     network = Network(type="mlp", hidden_sizes=list(hidden), activation=activation, log_std="state")
     if memory:
         network.recurrent = Recurrent(hidden_size=memory)
     made = team(one, agents=agents, algorithm=algorithm, network=network, **of)
-    return MultiPpo(made)
+    return Ppo(made)
 
 
 def fragments_of(one: AgentClass, round: int, memory: int, **shape: int) -> list[Fragment]:

@@ -17,7 +17,7 @@ from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api.spec.network import Recurrent
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.q_learning.learning import QLearner
 from nitro_learner.checkpoints.store import CheckpointStore, load, pack
 from nitro_learner.data.batch import Fragment
@@ -67,7 +67,7 @@ def test_the_replayed_values_are_those_by_which_actors_acted(shared: bool) -> No
         *classes, algorithm="ippo", agents=runner, hidden=(6,)
     )  # the runner's actions are continuous
     other.network.recurrent = Recurrent(hidden_size=SIZE)
-    runners = MultiPpo(other)
+    runners = Ppo(other)
     for stack in learner._learned.stacks.values():
         # Heads as they begin give nearly equal values, whatever is remembered.
         stack.network.named(stack.parameters)["policy.head.weight"].mul_(5)

@@ -99,6 +99,8 @@ class Sequences:
     def together(cls, each: Iterable[Sequences]) -> Sequences:
         """Stack sequences of policies that have equally many."""
         every = list(each)
+        if len(every) == 1:
+            return every[0]
         return cls(
             Samples.together([one.rows for one in every]),
             every[0].length,

@@ -38,6 +38,7 @@ class PolicyRollouts:
     one agent in one environment of one fragment.
 
     Attributes:
+        fragments: of the round.
         agents: k.
         slots: fragments.
         length: L, steps of each.
@@ -55,7 +56,7 @@ class PolicyRollouts:
             fragments: of the round, of equal steps and environments.
         """
         self._team, self._class, self._positions = team, one, list(positions)
-        self._fragments = fragments
+        self.fragments = list(fragments)
         self.agents = len(self._positions)
         self.slots = len(fragments)
         self.length, self.envs = fragments[0].tensors["terminated"].shape
@@ -63,11 +64,13 @@ class PolicyRollouts:
     def field(self, fragment: Fragment, name: str) -> np.ndarray:
         """A per-agent field of a fragment for the policy's agents alone."""
         array = fragment.by_class[self._class.name][name]
+        if self._positions == list(range(array.shape[AGENT_AXIS[name]])):
+            return array
         return np.take(array, self._positions, axis=AGENT_AXIS[name])
 
     def rows(self, name: str) -> np.ndarray:
         """A per-agent field with a row for each transition, [N, ...]."""
-        stacked = np.stack([self.field(fragment, name) for fragment in self._fragments])
+        stacked = np.stack([self.field(fragment, name) for fragment in self.fragments])
         return stacked.reshape(-1, *stacked.shape[4:])
 
     @property
@@ -78,7 +81,7 @@ class PolicyRollouts:
     @property
     def alive(self) -> np.ndarray:
         """Whether the agent acted, bool [N]."""
-        return np.stack([self._lives(fragment)[0] for fragment in self._fragments]).reshape(-1)
+        return np.stack([self._lives(fragment)[0] for fragment in self.fragments]).reshape(-1)
 
     @property
     def ended(self) -> np.ndarray:
@@ -86,7 +89,7 @@ class PolicyRollouts:
         return np.stack(
             [
                 fragment.tensors["terminated"][:, :, None] | self._lives(fragment)[1]
-                for fragment in self._fragments
+                for fragment in self.fragments
             ]
         ).reshape(-1)
 
@@ -95,7 +98,7 @@ class PolicyRollouts:
         """Whether what an agent remembers ends with a step, bool [F, lanes, L] of F fragments: its episode
         ended, it died, or it was not alive."""
         ends = []
-        for fragment in self._fragments:
+        for fragment in self.fragments:
             alive, died = self._lives(fragment)
             over = fragment.tensors["terminated"] | fragment.tensors["truncated"]
             ends.append((over[:, :, None] | died | ~alive).reshape(len(over), -1).T)
@@ -104,26 +107,26 @@ class PolicyRollouts:
     @property
     def memory(self) -> np.ndarray:
         """What the agents' policies remember before the first step, f32 [F, lanes, H]."""
-        fields = [self.field(fragment, "memory") for fragment in self._fragments]
+        fields = [self.field(fragment, "memory") for fragment in self.fragments]
         return np.stack([field.reshape(-1, field.shape[-1]) for field in fields])
 
     @property
     def cut(self) -> list[np.ndarray]:
         """The truncated and not terminated steps of each fragment, int64 [n, 2]: step and environment."""
-        return [np.argwhere(f.tensors["truncated"] & ~f.tensors["terminated"]) for f in self._fragments]
+        return [np.argwhere(f.tensors["truncated"] & ~f.tensors["terminated"]) for f in self.fragments]
 
     def observations(self, when: When) -> np.ndarray:
         """Raw observations [n, *obs] of the policy's agents."""
         name = f"{when}observations"
         shape = self._class.observation["shape"]
-        return np.concatenate([self.field(f, name).reshape(-1, *shape) for f in self._fragments])
+        return np.concatenate([self.field(f, name).reshape(-1, *shape) for f in self.fragments])
 
     def states(self, when: When) -> np.ndarray:
         """Global states f32 [n / k, S]: the environment's own, or all agents' observations together."""
         if self._team.state_size is not None:
-            states = [fragment.tensors[f"{when}global_state"] for fragment in self._fragments]
+            states = [fragment.tensors[f"{when}global_state"] for fragment in self.fragments]
             return np.concatenate([one.reshape(-1, self._team.state_size) for one in states])
-        return np.concatenate([self._joined(fragment, when) for fragment in self._fragments])
+        return np.concatenate([self._joined(fragment, when) for fragment in self.fragments])
 
     def of_agents(self, rows: np.ndarray) -> np.ndarray:
         """Repeat an environment's rows [n / k, ...] for each of the policy's agents, [n, ...]."""
@@ -137,7 +140,7 @@ class PolicyRollouts:
     def lanes(self) -> list[Fragment]:
         """Rewards, ends, and who acted and died, as fragments of lanes, [L, E * k]."""
         found = []
-        for fragment in self._fragments:
+        for fragment in self.fragments:
             alive, died = self._lives(fragment)
             tensors = {
                 "rewards": self._rewards(fragment),
@@ -170,7 +173,7 @@ class PolicyRollouts:
         by_fragment = steps.reshape(-1, self.length, lanes)
         last = values("last_").reshape(-1, lanes)
         terminated, truncated = (
-            [self._ends(fragment, name) for fragment in self._fragments]
+            [self._ends(fragment, name) for fragment in self.fragments]
             for name in ("terminated", "truncated")
         )
         counts = [int((cut & ~end).sum()) for cut, end in zip(truncated, terminated, strict=True)]
@@ -185,7 +188,7 @@ class PolicyRollouts:
             gamma,
             gae_lambda,
         )
-        by_fragment = np.stack(np.split(advantages, len(self._fragments), axis=1))
+        by_fragment = np.stack(np.split(advantages, len(self.fragments), axis=1))
         return Estimates(steps, by_fragment.reshape(-1))
 
     def _advantages(
@@ -199,7 +202,7 @@ class PolicyRollouts:
         gae_lambda: float,
     ) -> np.ndarray:
         """The advantages of the lanes of all fragments, f32 [L, lanes]."""
-        lives = [self._lives(fragment) for fragment in self._fragments]
+        lives = [self._lives(fragment) for fragment in self.fragments]
         alive, died = (
             np.concatenate([each.reshape(len(rewards), -1) for each in lanes], axis=1)
             for lanes in zip(*lives, strict=True)

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from nitro_learner.algorithms.agents.gru import unroll
 from nitro_learner.algorithms.agents.stacked_recurrent import drawn_sequences
-from nitro_learner.algorithms.multi_ppo.memory.network import RecurrentActorCritic
-from nitro_learner.algorithms.multi_ppo.memory.passes import CHUNK
-from nitro_learner.algorithms.multi_ppo.memory.sequences import Sequences
+from nitro_learner.algorithms.ppo.memory.network import RecurrentActorCritic
+from nitro_learner.algorithms.ppo.memory.passes import CHUNK
+from nitro_learner.algorithms.ppo.memory.sequences import Sequences
 from nitro_learner.algorithms.ppo.surrogate import PolicySurrogate
 
 Theta = tuple[Tensor, Tensor]

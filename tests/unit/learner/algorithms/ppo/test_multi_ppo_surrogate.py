@@ -13,7 +13,7 @@ from torch import Tensor
 from agents_support import agent_class, agents_fragment, team
 from nitro_api.spec.network import Recurrent
 from nitro_api.spec.scaling import GivenScaling
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import GradientNoise, gradient_noise
 from nitro_learner.boosting.surrogate import Function, Objective, Surrogate
@@ -22,11 +22,11 @@ from recurrent_q_support import SIZE, remembering
 ROWS = 3 * 12 * 2
 
 
-def surrogates(algorithm: str = "ippo", *, masked: bool = False) -> tuple[MultiPpo, dict[str, Surrogate]]:
+def surrogates(algorithm: str = "ippo", *, masked: bool = False) -> tuple[Ppo, dict[str, Surrogate]]:
     """A learner after a round in which agents died, and its policies' surrogates."""
     one = agent_class(masked=masked)
     made = team(one, algorithm=algorithm, preset="paper", settings={"epochs": 3, "learningRate": 0.01})
-    learner = MultiPpo(made)
+    learner = Ppo(made)
     results = learner.update([agents_fragment(one, slot=slot, deaths=0.1) for slot in range(3)], 1)
     return learner, {name: result.surrogate for name, result in results.items()}
 
@@ -40,7 +40,7 @@ def value(function: Function) -> float:
 def test_the_objective_of_all_rows_is_what_the_update_reports(algorithm: str, masked: bool) -> None:
     one = agent_class(masked=masked)
     made = team(one, algorithm=algorithm, preset="paper", settings={"epochs": 3, "learningRate": 0.01})
-    learner = MultiPpo(made)
+    learner = Ppo(made)
     fragments = [agents_fragment(one, slot=slot, deaths=0.1) for slot in range(3)]
     for name, result in learner.update(fragments, 1).items():
         stats, rows = result.stats, torch.arange(ROWS)
@@ -55,7 +55,7 @@ def test_the_objective_of_all_rows_is_what_the_update_reports(algorithm: str, ma
 @pytest.mark.parametrize("objective", ["clip", "ratio1", "total"])
 def test_trajectories_are_of_the_policy_that_sampled_and_add_up_to_all_rows(objective: Objective) -> None:
     learner, found = surrogates()
-    before = MultiPpo(learner._team).state_dict()["policies"]
+    before = Ppo(learner._team).state_dict()["policies"]
     for name, surrogate in found.items():
         found = surrogate.trajectories(objective)
         function = found.mean
@@ -90,7 +90,7 @@ def test_agents_of_one_environment_are_one_trajectory(recurrent: bool) -> None:
                 for name, each in fields.items()
             }
             parts.append(replace(part, classes={"agent": alike}))
-        learner = MultiPpo(made)
+        learner = Ppo(made)
         learner.regroup({"agent_0": list(one.agents)})
         surrogate = learner.update(parts, 1)["agent_0"].surrogate
         assert surrogate.size == agents * ROWS
@@ -129,7 +129,7 @@ def test_the_detector_draws_transitions_of_living_agents(recurrent: bool) -> Non
     for part in parts:
         for name in ("alive", "died"):
             part.by_class["agent"][name][..., 0] = False
-    results = MultiPpo(made).update(parts, 1)
+    results = Ppo(made).update(parts, 1)
     for index, name in enumerate(("agent_0", "agent_1", "agent_2")):
         surrogate: Any = results[name].surrogate
         alive = int(sum(part.by_class["agent"]["alive"][..., index].sum() for part in parts))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from agents_support import agent_class, agents_fragment, team
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.learning import Ppo
 
 AGENTS = 6
 
@@ -21,9 +21,9 @@ def test_six_policies_cost_at_most_one_and_a_half_times_one_policy_of_the_same_b
     one = agent_class(agents=AGENTS, size=36)
     fragments = [agents_fragment(one, slot=slot, length=25, envs=4) for slot in range(10)]
     shared = {"minibatchSize": AGENTS * 500, "epochs": 3}
-    alone = MultiPpo(team(one, algorithm=algorithm, hidden=(64, 64), settings=shared, group_batch="all"))
+    alone = Ppo(team(one, algorithm=algorithm, hidden=(64, 64), settings=shared, group_batch="all"))
     alone.regroup({"agent_0": one.agents})
-    stacked = MultiPpo(
+    stacked = Ppo(
         team(one, algorithm=algorithm, hidden=(64, 64), settings={"minibatchSize": 500, "epochs": 3})
     )
 

@@ -17,7 +17,7 @@ from nitro_learner.algorithms.agents.stacked_recurrent import (
     by_row,
     by_time,
 )
-from nitro_learner.algorithms.multi_ppo.memory.sequences import Sequences
+from nitro_learner.algorithms.ppo.memory.sequences import Sequences
 from nitro_learner.networks.actor_critic import PoliciesWithCritics
 
 

@@ -7,42 +7,40 @@ through time, truncated where a fragment begins.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
-from nitro_learner.algorithms.multi_ppo.batch import PolicyBatch
-from nitro_learner.algorithms.multi_ppo.memory.network import RecurrentActorCritic
-from nitro_learner.algorithms.multi_ppo.memory.passes import RecurrentPasses
-from nitro_learner.algorithms.multi_ppo.memory.replay import CriticReplay
-from nitro_learner.algorithms.multi_ppo.memory.sequences import Sequences
-from nitro_learner.algorithms.multi_ppo.memory.surrogate import RecurrentSurrogate
-from nitro_learner.algorithms.multi_ppo.model import Choose, Model
-from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
-from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts
-from nitro_learner.algorithms.multi_ppo.update import PolicyStep
-from nitro_learner.data.batch import Fragment, on_device
+from nitro_learner.algorithms.ppo.loss import Coefficients
+from nitro_learner.algorithms.ppo.memory.network import RecurrentActorCritic
+from nitro_learner.algorithms.ppo.memory.passes import RecurrentPasses
+from nitro_learner.algorithms.ppo.memory.replay import CriticReplay
+from nitro_learner.algorithms.ppo.memory.sequences import Sequences
+from nitro_learner.algorithms.ppo.memory.surrogate import RecurrentSurrogate
+from nitro_learner.algorithms.ppo.model import Model, PolicyBatch, penalties
+from nitro_learner.algorithms.ppo.policy import AgentPolicy
+from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
+from nitro_learner.data.batch import on_device
 
 
 class RecurrentModel(Model[RecurrentActorCritic, Sequences]):
     """See `Model`."""
 
     def network(self, one: AgentClass) -> RecurrentActorCritic:
-        return RecurrentActorCritic(*self.batches.input_sizes(one), self._team.network, one.action)
+        return RecurrentActorCritic(*self.input_sizes(one), self._team.network, one.action)
 
     def batch(
         self,
         policy: AgentPolicy,
         network: RecurrentActorCritic,
         rollouts: PolicyRollouts,
-        fragments: Sequence[Fragment],
-        choose: Choose,
+        choose: Callable[[int], np.ndarray | None],
     ) -> PolicyBatch[Sequences]:
         assert policy.memories is not None, "the policy has a recurrent layer"
         agents, length, lanes = rollouts.agents, rollouts.length, rollouts.envs * rollouts.agents
-        before, ends = policy.memories.before(fragments, lanes), rollouts.lives_end
+        before, ends = policy.memories.before(rollouts.fragments, lanes), rollouts.lives_end
         replay = CriticReplay(
             network,
             policy.parameters,
@@ -58,14 +56,14 @@ class RecurrentModel(Model[RecurrentActorCritic, Sequences]):
             lane = np.arange(len(chosen)) * agents + chosen
         # Rows of the rollouts are ordered by fragment, step and lane.
         first = lane // lanes * (length * lanes) + lane % lanes
-        samples, values = self.batches.samples(
+        samples, values = self.samples(
             policy,
             network,
             rollouts,
             (first[:, None] + np.arange(length) * lanes).reshape(-1),
             replay,
         )
-        policy.memories.keep(fragments, replay.after)
+        policy.memories.keep(rollouts.fragments, replay.after)
         keep = np.ones((length, 1, len(lane), 1), np.float32)
         keep[1:, 0, :, 0] -= ends.reshape(-1, length)[lane, :-1].T
         memory, critic_memory = (
@@ -75,20 +73,27 @@ class RecurrentModel(Model[RecurrentActorCritic, Sequences]):
         sequences = Sequences(samples, length, on_device(keep, self._device), memory, critic_memory)
         return PolicyBatch(sequences, values, rollouts.slots, rollouts.envs, agents if chosen is None else 1)
 
-    def passes(self, network: RecurrentActorCritic, parameters: Tensor) -> RecurrentPasses:
-        return RecurrentPasses(network, parameters)
+    def passes(
+        self, network: RecurrentActorCritic, parameters: Tensor, c: Coefficients, kl: Sequence[float]
+    ) -> RecurrentPasses:
+        return RecurrentPasses(network, parameters, c, penalties(kl, parameters.device))
 
     def surrogate(
-        self, step: PolicyStep[RecurrentActorCritic, Sequences], batch: PolicyBatch[Sequences]
+        self,
+        network: RecurrentActorCritic,
+        batch: PolicyBatch[Sequences],
+        samples: Sequences,
+        c: Coefficients,
+        parameters: Tensor,
+        sampled: Tensor,
     ) -> RecurrentSurrogate:
-        network = step.network
         return RecurrentSurrogate(
             network,
-            network.split(step.parameters),
-            step.samples,
-            step.coefficients,
-            network.split(step.sampled),
-            step.standardised,
+            network.split(parameters),
+            samples,
+            c,
+            network.split(sampled),
+            batch.data.standardised(),
             batch.agents,
         )
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nitro_learner.algorithms.multi_ppo.memory.network import RecurrentActorCritic
-from nitro_learner.algorithms.multi_ppo.rollouts import When
+from nitro_learner.algorithms.ppo.memory.network import RecurrentActorCritic
+from nitro_learner.algorithms.ppo.rollouts import When
 
 
 class CriticReplay:

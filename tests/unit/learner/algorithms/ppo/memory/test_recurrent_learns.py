@@ -16,7 +16,7 @@ from nitro_actor.make_env import make_env
 from nitro_actor.protocol.agents import agent_classes
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api.spec.network import Recurrent
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.data.batch import Fragment
 
 pytestmark = pytest.mark.slow
@@ -52,7 +52,7 @@ def test_agents_remember_their_own_cues() -> None:
     settings = {"learningRate": 5e-3, "minibatchSize": 128}
     made = team(one, algorithm="ippo", hidden=(16,), settings=settings, agent_ids=True, group_batch="all")
     made.network.recurrent = Recurrent(hidden_size=16)
-    learner, game = MultiPpo(made), Game(env)
+    learner, game = Ppo(made), Game(env)
     for round in range(1, 26):
         policies = game.policy(WeightsContainer("r", round, learner.weights(), dict(learner.agents)))
         found = game.rollout(

@@ -19,8 +19,7 @@ from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import DEFAULT_POLICY, WeightsContainer
 from nitro_api.spec.network import Recurrent
 from nitro_learner.algorithms.agents.gru import scan
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
-from nitro_learner.algorithms.multi_ppo.one_agent import RecurrentPpo
+from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.data.batch import Fragment
 from parallel_environments import arena, several
 
@@ -39,7 +38,7 @@ PLAIN = {
 }
 
 
-def one_agent(name: str = "Pendulum-v1", **settings: Any) -> tuple[RecurrentPpo, Any]:
+def one_agent(name: str = "Pendulum-v1", **settings: Any) -> tuple[Ppo, Any]:
     """A learner and its environment: Pendulum, whose episodes are cut after 7 steps, or one of
     `learner_environments`, which cuts them after 20."""
     if name == "Pendulum-v1":
@@ -55,11 +54,11 @@ def one_agent(name: str = "Pendulum-v1", **settings: Any) -> tuple[RecurrentPpo,
         **values,
     ).spec
     learner = learner_of(spec, DescribedEnvironment.from_json(env.spec.to_json()))
-    assert isinstance(learner, RecurrentPpo)
+    assert isinstance(learner, Ppo)
     return learner, env
 
 
-def sample(learner: RecurrentPpo, env: Any, round: int, states: list[dict[str, Any]]) -> list[Fragment]:
+def sample(learner: Ppo, env: Any, round: int, states: list[dict[str, Any]]) -> list[Fragment]:
     """A round of two slots, which go on from their states."""
     policy = policies_of(learner.weights()[DEFAULT_POLICY], env.spec)
     fragments = []
@@ -187,8 +186,8 @@ def test_two_rounds_equal_a_recomputation_step_by_step(name: str) -> None:
     action = env.spec.to_json()["action"]
     if action["kind"] != "continuous":
         # A head as it begins gives nearly equal logits, whatever is remembered.
-        parameters = learner._learner._policies["agent"].parameters[None]
-        learner._learner._network("agent").named(parameters)["policy.head.weight"].mul_(100)
+        parameters = learner.learned["agent"].parameters[None]
+        learner.network("agent").named(parameters)["policy.head.weight"].mul_(100)
     states: list[dict[str, Any]] = [{}, {}]
     kept = [[torch.zeros(SIZE) for _ in range(ENVS)] for _ in states]
     adam = None
@@ -226,8 +225,8 @@ def test_two_rounds_equal_a_recomputation_step_by_step(name: str) -> None:
         assert result.stats["kl_coefficient"] == 0.3
         after = learner.state_dict()["policies"]["agent"]
         after["kl_coefficient"] = 0.3
-        learner._learner._policies["agent"] = learner._learner._policies["agent"].trained(
-            learner._learner._policies["agent"].parameters, learner._learner._policies["agent"].adam, 0.3
+        learner.learned["agent"] = learner.learned["agent"].trained(
+            learner.learned["agent"].parameters, learner.learned["agent"].adam, 0.3
         )
         for prefix, one in (("policy", policy), ("critic", critic)):
             for name, value in one.p.items():
@@ -285,7 +284,7 @@ def test_the_replayed_policies_are_those_that_acted(algorithm: str, shared: bool
     fields = {"agent_ids": shared, "state_size": size, "hidden": (WIDTH,)}
     made = team(*agent_classes(described), algorithm=algorithm, settings={"epochs": 1}, **fields)
     made.network.recurrent = Recurrent(hidden_size=SIZE)
-    learner, state = MultiPpo(made), {}
+    learner, state = Ppo(made), {}
     game, classes = Game(env), {one.name for one in agent_classes(described)}
     for round in (1, 2, 3):
         weights = WeightsContainer("r", round, learner.weights(), dict(learner.agents))
@@ -304,9 +303,9 @@ def test_the_replayed_policies_are_those_that_acted(algorithm: str, shared: bool
                 once[key] = array
         fragment = Fragment({"slot": 0, "resumed": resumed}, once, by_class)
         for policy in learner.policies:
-            batch = learner._batch(policy, [fragment], round)
-            sequences, network = batch.data, learner._network(policy)
-            parameters = learner._policies[policy].parameters[None]
+            batch = learner.batch(policy, [fragment], round)
+            sequences, network = batch.data, learner.network(policy)
+            parameters = learner.learned[policy].parameters[None]
             rows = sequences.rows
             assert len(rows.samples) == STEPS * ENVS
             alive = rows.weights > 0
@@ -325,7 +324,7 @@ def test_shared_policies_learn_from_one_agent_of_each_environment_or_from_all() 
             *agent_classes(described), algorithm="ippo", agent_ids=True, group_batch=group_batch, state_size=4
         )
         made.network.recurrent = Recurrent(hidden_size=SIZE)
-        learner = MultiPpo(made)
+        learner = Ppo(made)
         weights = WeightsContainer("r", 1, learner.weights(), dict(learner.agents))
         game = Game(env)
         tensors = game.rollout(
@@ -335,5 +334,5 @@ def test_shared_policies_learn_from_one_agent_of_each_environment_or_from_all() 
             one.name: {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"{one.name}/")}
             for one in agent_classes(described)
         }
-        batch = learner._batch("hunter_0", [Fragment({"slot": 0, "resumed": False}, tensors, by_class)], 1)
+        batch = learner.batch("hunter_0", [Fragment({"slot": 0, "resumed": False}, tensors, by_class)], 1)
         assert batch.data.units == count

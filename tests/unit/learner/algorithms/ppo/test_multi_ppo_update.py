@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from agents_support import UNAVAILABLE, agent_class, agents_fragment, team
-from learner_support import HOPPER, fragment, job
+from learner_support import HOPPER, fragment, job, learner_of
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.agents.team import Team
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
-from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts, When
 from nitro_learner.algorithms.ppo.learning import Ppo
+from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts, When
 from nitro_learner.data.batch import Fragment
 
 GAMMA, LAMBDA = 0.9, 0.8
@@ -131,7 +130,7 @@ def states_of(part: Fragment, when: str) -> np.ndarray:
 
 
 def recomputed(
-    algorithm: MultiPpo, made: Team, one: AgentClass, agent: int, fragments: list[Fragment]
+    algorithm: Ppo, made: Team, one: AgentClass, agent: int, fragments: list[Fragment]
 ) -> dict[str, Tensor]:
     """A policy's parameters after an update, by a training of its own: rows of agents that are not alive are
     left out, everything else is plain torch."""
@@ -222,7 +221,7 @@ def test_policies_that_train_together_end_where_each_ends_alone(
     algorithm: str, preset: str, classes: list[AgentClass]
 ) -> None:
     made = team(*classes, algorithm=algorithm, preset=preset, settings=PLAIN)
-    learner = MultiPpo(made)
+    learner = Ppo(made)
     fragments = [
         agents_fragment(*classes, slot=slot, length=20, deaths=0.05, returns=0.2) for slot in range(3)
     ]
@@ -280,10 +279,10 @@ def test_a_team_of_one_agent_reports_of_minibatches_what_ppo_reports(over: str) 
     torch.testing.assert_close(advantages, expected.surrogate.samples.advantages, rtol=1e-3, atol=1e-4)
 
 
-def _both(preset: str, settings: dict[str, Any]) -> tuple[Ppo, MultiPpo]:
+def _both(preset: str, settings: dict[str, Any]) -> tuple[Ppo, Ppo]:
     """PPO, and IPPO of one agent that begins with the same parameters."""
     spec = job(preset, **settings).spec
-    single = Ppo(spec, HOPPER)
+    single = learner_of(spec, HOPPER)
     one = replace(agent_class(agents=1, size=11, actions=3, continuous=True), action=HOPPER.one.action)
     made = replace(
         team(one, algorithm="ippo", preset=preset),
@@ -291,7 +290,7 @@ def _both(preset: str, settings: dict[str, Any]) -> tuple[Ppo, MultiPpo]:
         network=spec.network,
         rounds=spec.stop.rounds,
     )
-    learner = MultiPpo(made)
+    learner = Ppo(made)
     state = learner.state_dict()
     state["policies"]["agent_0"]["parameters"] = single.state_dict()["parameters"]
     learner.load_state_dict(state)

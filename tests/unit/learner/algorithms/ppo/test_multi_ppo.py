@@ -13,7 +13,7 @@ import torch
 from agents_support import agents_fragment, team
 from nitro_learner.algorithms.agents.team import SharingLearner, Team
 from nitro_learner.algorithms.base import StateMisfit
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.checkpoints import store
 from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.normalise import RewardNormaliser
@@ -38,7 +38,7 @@ def round_of(slots: int = 3, **changes: Any) -> list[Fragment]:
     return [agents_fragment(slot=slot, **changes) for slot in range(slots)]
 
 
-def parameters(learner: MultiPpo) -> dict[str, torch.Tensor]:
+def parameters(learner: Ppo) -> dict[str, torch.Tensor]:
     """Each policy's parameters and its critic's, flat."""
     return {
         name: torch.cat([value.flatten() for value in policy["parameters"].values()])
@@ -56,7 +56,7 @@ def perturbed(fragments: list[Fragment], agent: int, field: str) -> list[Fragmen
 
 def moved(made: Team, fragments: list[Fragment], others: list[Fragment]) -> set[str]:
     """The policies that end elsewhere after learning from other fragments."""
-    one, other = MultiPpo(made), MultiPpo(made)
+    one, other = Ppo(made), Ppo(made)
     one.update(fragments, 1)
     other.update(others, 1)
     after = parameters(other)
@@ -67,7 +67,7 @@ RAW = {"normaliseObservations": False, "normaliseRewards": False}
 
 
 def test_it_is_a_sharing_learner() -> None:
-    assert isinstance(MultiPpo(of_three()), SharingLearner)
+    assert isinstance(Ppo(of_three()), SharingLearner)
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_mappo_takes_the_environments_own_state_where_it_has_one() -> None:
 )
 def test_policies_learn_the_same_whoever_trains_with_them(settings: dict[str, Any]) -> None:
     fragments = round_of(deaths=0.1)
-    together = MultiPpo(of_three("ippo", settings))
+    together = Ppo(of_three("ippo", settings))
     together.update(fragments, 1)
     # The third agent has a policy of another shape of data: it is the only one with a group.
-    alone = MultiPpo(of_three("ippo", settings, group_batch="all"))
+    alone = Ppo(of_three("ippo", settings, group_batch="all"))
     start = alone.state_dict()["policies"]["agent_0"]
     alone.regroup({"agent_0": ["agent_0"], "agent_2": ["agent_1", "agent_2"]})
     assert torch.equal(alone.state_dict()["policies"]["agent_0"]["adam"]["exp_avg"], start["adam"]["exp_avg"])
@@ -148,7 +148,7 @@ def test_steps_of_dead_agents_teach_nothing() -> None:
 @pytest.mark.parametrize("preset", ["tuned", "paper"])
 def test_a_policy_of_which_nobody_acted_stays_as_it_is(preset: str) -> None:
     """Its KL coefficient adapts to nothing, and the level of its critic waits for its first round."""
-    learner = MultiPpo(team(algorithm="ippo", preset=preset))
+    learner = Ppo(team(algorithm="ippo", preset=preset))
     learner.update(round_of(), 1)
     before = learner.state_dict()["policies"]
     absent = []
@@ -179,7 +179,7 @@ def test_a_shared_policy_learns_from_as_much_as_one_agent_has_or_from_all() -> N
     fragments = round_of()
     sizes = {}
     for batch in ("equal", "all"):
-        learner = MultiPpo(of_three(group_batch=batch))
+        learner = Ppo(of_three(group_batch=batch))
         learner.regroup(TOGETHER)
         assert (learner.policies, learner.agents) == (("agent_1",), dict.fromkeys(AGENTS, "agent_1"))
         sizes[batch] = learner.update(fragments, 1)["agent_1"].surrogate.size
@@ -189,7 +189,7 @@ def test_a_shared_policy_learns_from_as_much_as_one_agent_has_or_from_all() -> N
 def test_equal_data_comes_from_all_agents_of_a_group() -> None:
     fragments = round_of()
     made = of_three("ippo", RAW | {"minibatchSize": 0})
-    learner = MultiPpo(made)
+    learner = Ppo(made)
     learner.regroup(TOGETHER)
     seen = learner.update(fragments, 1)["agent_1"].surrogate.samples.samples.observations  # type: ignore[attr-defined]
     fields = [part.by_class["agent"]["observations"] for part in fragments]
@@ -200,7 +200,7 @@ def test_equal_data_comes_from_all_agents_of_a_group() -> None:
 
 
 def test_regrouping_copies_a_policy_with_all_that_belongs_to_it() -> None:
-    learner = MultiPpo(of_three("mappo"))
+    learner = Ppo(of_three("mappo"))
     learner.update(round_of(), 1)
     before = learner.state_dict()["policies"]
     learner.regroup(TOGETHER)
@@ -220,7 +220,7 @@ def test_regrouping_copies_a_policy_with_all_that_belongs_to_it() -> None:
 
 
 def test_groups_that_stay_keep_their_policies_and_their_episodes() -> None:
-    learner = MultiPpo(of_three())
+    learner = Ppo(of_three())
     learner.update(round_of(), 1)
     before = learner.state_dict()["policies"]["agent_0"]
     learner.regroup({"agent_0": ["agent_0"], "agent_2": ["agent_1", "agent_2"]})
@@ -232,13 +232,13 @@ def test_groups_that_stay_keep_their_policies_and_their_episodes() -> None:
 @pytest.mark.parametrize("algorithm", ["ippo", "mappo"])
 def test_a_run_goes_on_from_a_checkpoint_to_the_bit(algorithm: str, tmp_path: Path) -> None:
     made = of_three(algorithm)
-    whole = MultiPpo(made)
+    whole = Ppo(made)
     for round in (1, 2):
         whole.update(round_of(seed=round), round)
         if round == 1:
             whole.regroup({"agent_0": ["agent_0", "agent_2"], "agent_1": ["agent_1"]})
     store.write(tmp_path / "state", 2, whole.state_dict())
-    resumed = MultiPpo(made)
+    resumed = Ppo(made)
     resumed.load_state_dict(store.load(tmp_path / "state").state)
     assert resumed.agents == whole.agents
     for learner in (whole, resumed):
@@ -253,21 +253,21 @@ def test_a_run_goes_on_from_a_checkpoint_to_the_bit(algorithm: str, tmp_path: Pa
 
 
 def test_a_state_of_another_network_is_refused() -> None:
-    state = MultiPpo(of_three(hidden=(8, 8))).state_dict()
+    state = Ppo(of_three(hidden=(8, 8))).state_dict()
     with pytest.raises(StateMisfit, match="hidden"):
-        MultiPpo(of_three()).load_state_dict(state)
+        Ppo(of_three()).load_state_dict(state)
 
 
 def test_agents_start_with_different_policies_that_the_seed_determines() -> None:
-    first, again = parameters(MultiPpo(of_three())), parameters(MultiPpo(of_three()))
-    other = parameters(MultiPpo(of_three(seed=1)))
+    first, again = parameters(Ppo(of_three())), parameters(Ppo(of_three()))
+    other = parameters(Ppo(of_three(seed=1)))
     assert all(torch.equal(first[agent], again[agent]) for agent in AGENTS)
     rows = [*first.values(), *other.values()]
     assert all(not torch.equal(a, b) for i, a in enumerate(rows) for b in rows[:i])
 
 
 def test_with_agent_ids_a_policy_is_told_whom_it_plays() -> None:
-    learner = MultiPpo(of_three("mappo", agent_ids=True))
+    learner = Ppo(of_three("mappo", agent_ids=True))
     assert learner.policies == ("agent_0",)
     weights = learner.weights()["agent_0"]
     assert weights.network["agentIds"] == 3
@@ -279,7 +279,7 @@ def test_with_agent_ids_a_policy_is_told_whom_it_plays() -> None:
 
 
 def test_distances_are_the_divergence_between_what_the_agents_would_do() -> None:
-    learner = MultiPpo(of_three())
+    learner = Ppo(of_three())
     learner.update(round_of(), 1)
     rng = np.random.default_rng(0)
     observations = rng.standard_normal((64, 4)).astype(np.float32)
@@ -305,7 +305,7 @@ def test_distances_are_the_divergence_between_what_the_agents_would_do() -> None
 
 
 def test_the_learning_rate_falls_to_its_last_round() -> None:
-    learner = MultiPpo(of_three("ippo", {"learningRateAnneal": True}, rounds=4))
+    learner = Ppo(of_three("ippo", {"learningRateAnneal": True}, rounds=4))
     rates = [learner.update(round_of(), k)["agent_0"].stats["learning_rate"] for k in (1, 3, 4)]
     assert rates == pytest.approx([rates[0], rates[0] / 2, rates[0] / 4])
     learner.begin_round(5, 8)
@@ -313,7 +313,7 @@ def test_the_learning_rate_falls_to_its_last_round() -> None:
 
 
 def test_each_policy_adapts_its_own_kl_penalty() -> None:
-    learner = MultiPpo(of_three("ippo", {"klCoefficient": 0.2, "klTarget": 1e-9}, agents=AGENTS[:2]))
+    learner = Ppo(of_three("ippo", {"klCoefficient": 0.2, "klTarget": 1e-9}, agents=AGENTS[:2]))
     state = learner.state_dict()
     state["policies"]["agent_1"]["kl_coefficient"] = 0.7
     learner.load_state_dict(state)
@@ -329,7 +329,7 @@ def test_a_round_that_makes_weights_infinite_is_refused_with_the_policy() -> Non
     fields["rewards"][0, 0, 2] = np.inf
     broken = [replace(fragments[0], classes={"agent": fields}), *fragments[1:]]
     with pytest.raises(FloatingPointError, match="round 1: the weights of the policy agent_2"):
-        MultiPpo(of_three("ippo", RAW)).update(broken, 1)
+        Ppo(of_three("ippo", RAW)).update(broken, 1)
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_a_round_that_makes_weights_infinite_is_refused_with_the_policy() -> Non
 )
 def test_fragments_that_are_no_round_are_refused(fragments: list[Fragment], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        MultiPpo(of_three()).update(fragments, 1)
+        Ppo(of_three()).update(fragments, 1)
 
 
 @pytest.mark.parametrize("deaths", [0.0, 0.2])
@@ -350,7 +350,7 @@ def test_a_critic_of_scaled_rewards_begins_at_the_level_of_its_first_round(death
     """A critic that begins at 0 falls for many rounds, and rates the ends of episodes too high meanwhile.
     Nothing follows an agent's death, even though the episode of the others goes on."""
     made = of_three("mappo", {"learningRate": 1e-12})
-    learner, bias = MultiPpo(made), "critic.head.bias"
+    learner, bias = Ppo(made), "critic.head.bias"
     first, second = ([agents_fragment(ends=0.1, deaths=deaths, seed=seed)] for seed in (1, 2))
     begin = {name: policy["parameters"][bias] for name, policy in learner.state_dict()["policies"].items()}
     learner.update(first, 1)

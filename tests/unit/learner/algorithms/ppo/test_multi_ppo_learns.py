@@ -9,7 +9,7 @@ import pytest
 
 from agents_support import agent_class, team
 from nitro_actor.protocol.weights import PolicyWeights
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.data.batch import Fragment
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ def solved(algorithm: str, begin: np.ndarray, step: Step, rounds: int = 60) -> f
     """
     one = agent_class(agents=2, size=begin.shape[-1], actions=2)
     settings = {"learningRate": 5e-3, "minibatchSize": 128, "normaliseObservations": True}
-    learner = MultiPpo(team(one, algorithm=algorithm, settings=settings, reward="team", rounds=rounds))
+    learner = Ppo(team(one, algorithm=algorithm, settings=settings, reward="team", rounds=rounds))
     rng = np.random.default_rng(0)
     for round in range(1, rounds + 2):
         states = rng.integers(len(begin), size=ENVS)

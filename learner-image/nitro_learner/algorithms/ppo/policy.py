@@ -1,4 +1,4 @@
-"""One policy of a team: its parameters, its optimiser's state, and the statistics that scale its data."""
+"""A policy: its parameters, its optimiser's state, and the statistics that scale its data."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from nitro_learner.algorithms.actor_critic import load_named
+from nitro_actor.protocol.weights import PolicyWeights
+from nitro_api.algorithms.actor_critic import ActorCriticHyperparameters
 from nitro_learner.algorithms.adam import AdamState
-from nitro_learner.algorithms.multi_ppo.memories import CriticMemories
+from nitro_learner.algorithms.ppo.memories import CriticMemories
 from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.actor_critic import PoliciesWithCritics, StackedShape
-from nitro_learner.networks.normalise import ObservationNormaliser, RewardNormaliser
+from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,34 @@ class AgentPolicy:
     rewards: RewardNormaliser | None
     memories: CriticMemories | None = None
 
+    @classmethod
+    def fresh(
+        cls,
+        network: PoliciesWithCritics[StackedShape],
+        settings: ActorCriticHyperparameters,
+        observation: Mapping[str, Any],
+        generator: torch.Generator,
+        device: str,
+    ) -> AgentPolicy:
+        """A policy as a run begins with it, whose critic sees no global state and remembers nothing.
+
+        Args:
+            network: its shape.
+            settings: of the algorithm.
+            observation: its agents' space.
+            generator: draws the parameters.
+            device: a torch device.
+        """
+        shape = tuple(observation["shape"])
+        return cls(
+            network.initial(generator, orthogonal=settings.orthogonal_init).to(device),
+            AdamState.fresh(network.size, device),
+            settings.kl_coefficient,
+            observations=ObservationNormaliser(shape) if settings.normalise_observations else None,
+            states=None,
+            rewards=RewardNormaliser(settings.gamma) if settings.normalise_rewards else None,
+        )
+
     def copy(self) -> AgentPolicy:
         """A policy that learns on without changing this one."""
         return replace(
@@ -62,6 +92,24 @@ class AgentPolicy:
         if self.rewards is None:
             return [fragment.tensors["rewards"] for fragment in lanes]
         return self.rewards(list(lanes))
+
+    def weights(
+        self, network: PoliciesWithCritics[StackedShape], description: Mapping[str, Any]
+    ) -> PolicyWeights:
+        """What actors need of it, as copies.
+
+        Args:
+            network: its shape.
+            description: the weights container's `network`.
+        """
+        tensors = {
+            name: value[0].detach().cpu().numpy().copy()
+            for name, value in network.named(self.parameters[None]).items()
+            if name.startswith("policy.")
+        }
+        if self.observations is None:
+            return PolicyWeights(dict(description), tensors, None)
+        return PolicyWeights(dict(description), tensors | self.observations.tensors(), OBSERVATION_CLIP)
 
     def state_dict(self, network: PoliciesWithCritics[StackedShape]) -> dict[str, Any]:
         """The policy's part of a checkpoint."""
@@ -104,3 +152,16 @@ class AgentPolicy:
         if self.memories:
             self.memories.load_state_dict(state["memories"])
         return replace(self, kl_coefficient=float(state["kl_coefficient"]))
+
+
+def load_named(own: dict[str, Tensor], saved: dict[str, Any]) -> None:
+    """Copy saved parameters into those of the same names.
+
+    Raises:
+        ValueError: one has another shape.
+    """
+    for name, parameter in own.items():
+        value = torch.as_tensor(saved[name])
+        if value.shape != parameter.shape:
+            raise ValueError(f"{name} has shape {tuple(value.shape)}, expected {tuple(parameter.shape)}")
+        parameter.copy_(value)

@@ -1,0 +1,97 @@
+"""The policy of the one agent of an environment, without a memory: it sees a vector or an image.
+
+Runs of one agent are older than those of several. Their results and their checkpoints stay as they are, to
+the bit. So the random numbers, the order of sums and the layout of the state are not those of teams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nitro_actor.protocol.agents import AgentClass
+from nitro_learner.algorithms.base import check_network
+from nitro_learner.algorithms.ppo.loss import Coefficients
+from nitro_learner.algorithms.ppo.model import Use
+from nitro_learner.algorithms.ppo.policy import AgentPolicy
+from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
+from nitro_learner.algorithms.ppo.samples import Samples
+from nitro_learner.algorithms.ppo.team import FeedForward, FeedForwardPasses
+from nitro_learner.algorithms.updates import stream
+from nitro_learner.networks.actor_critic import ActorCritic, PoliciesWithCritics, StackedShape, chunk_size
+from nitro_learner.networks.architecture import network_of
+
+
+class AlonePasses(FeedForwardPasses):
+    """See `Passes`."""
+
+    def _parts(self, samples: Samples) -> list[Samples]:
+        """Parts of as many samples as one pass takes at most; the last one has the rest."""
+        return samples.parts(self._chunk)
+
+
+class Alone(FeedForward):
+    """See `Model`."""
+
+    standardises_twice = True  # as in all runs of one agent
+
+    def network(self, one: AgentClass) -> ActorCritic:
+        return network_of(self._team.network, one, self._team.environment.id)
+
+    def passes(
+        self, network: ActorCritic, parameters: Tensor, c: Coefficients, kl: Sequence[float]
+    ) -> FeedForwardPasses:
+        # The penalty is one of the loss's coefficients: beside them its gradient is rounded otherwise.
+        return AlonePasses(network, parameters, replace(c, kl=kl[0]), None)
+
+    def distributions(
+        self, network: ActorCritic, parameters: Tensor, inputs: Tensor, available: Tensor | None
+    ) -> Tensor:
+        # By the differentiable form, whose last bits the scaling agent's choices come from.
+        with torch.no_grad():
+            return network.distribution(network.bind(parameters), inputs, available)
+
+    def generator(self, use: Use, round: int, policy: str) -> torch.Generator:  # noqa: ARG002
+        seed = self._team.seed
+        return torch.Generator().manual_seed(seed if use == "initial" else stream(seed, round))
+
+    def saved(self, groups: Mapping[str, Sequence[str]], policies: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        """The state of the only policy, without a level for policies."""
+        (state,) = policies.values()
+        return {"network": self._described()} | {part: state[part] for part in state if part != "states"}
+
+    def loaded(self, state: Mapping[str, Any]) -> tuple[Mapping[str, Sequence[str]], Mapping[str, Any]]:
+        check_network(state["network"], self._described())
+        (agent,) = self._team.agents
+        return {agent: [agent]}, {agent: state}
+
+    def _described(self) -> dict[str, Any]:
+        (one,) = self._team.classes
+        return self.description(one)
+
+    def _values(self, network: ActorCritic, parameters: Tensor, inputs: Tensor) -> Tensor:
+        """In passes of as many rows as training has, for a round of images is too large for one."""
+        theta, rows = network.bind(parameters), chunk_size(network.images, parameters.device.type)
+        return torch.cat([network.traced_values(theta, part) for part in torch.split(inputs, rows)])
+
+    def _begin_critic(
+        self,
+        policy: AgentPolicy,
+        network: PoliciesWithCritics[StackedShape],
+        rollouts: PolicyRollouts,
+        rewards: Sequence[np.ndarray],
+    ) -> None:
+        """Let the critic begin at 0, as it did in all runs of one agent."""
+
+    def _take_in(self, policy: AgentPolicy, rollouts: PolicyRollouts) -> None:
+        """Merge fragment by fragment, which is another order of sums than that of teams."""
+        if policy.observations is not None:
+            policy.observations.merge(rollouts.fragments)
+
+    def _acted(self, rollouts: PolicyRollouts) -> None:
+        """The one agent acts in every step, so the loss needs no weights."""
