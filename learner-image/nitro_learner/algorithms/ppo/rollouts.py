@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -57,20 +58,21 @@ class PolicyRollouts:
         """
         self._team, self._class, self._positions = team, one, list(positions)
         self.fragments = list(fragments)
+        self._own = [fragment.by_class[one.name] for fragment in fragments]
         self.agents = len(self._positions)
         self.slots = len(fragments)
         self.length, self.envs = fragments[0].tensors["terminated"].shape
 
-    def field(self, fragment: Fragment, name: str) -> np.ndarray:
-        """A per-agent field of a fragment for the policy's agents alone."""
-        array = fragment.by_class[self._class.name][name]
-        if self._positions == list(range(array.shape[AGENT_AXIS[name]])):
-            return array
-        return np.take(array, self._positions, axis=AGENT_AXIS[name])
+    def fields(self, name: str) -> list[np.ndarray]:
+        """A per-agent field of each fragment for the policy's agents alone."""
+        arrays = [own[name] for own in self._own]
+        if self._positions == list(range(len(self._class.agents))):
+            return arrays
+        return [np.take(array, self._positions, axis=AGENT_AXIS[name]) for array in arrays]
 
     def rows(self, name: str) -> np.ndarray:
         """A per-agent field with a row for each transition, [N, ...]."""
-        stacked = np.stack([self.field(fragment, name) for fragment in self.fragments])
+        stacked = np.stack(self.fields(name))
         return stacked.reshape(-1, *stacked.shape[4:])
 
     @property
@@ -81,25 +83,21 @@ class PolicyRollouts:
     @property
     def alive(self) -> np.ndarray:
         """Whether the agent acted, bool [N]."""
-        return np.stack([self._lives(fragment)[0] for fragment in self.fragments]).reshape(-1)
+        return np.stack([alive for alive, _ in self._lives]).reshape(-1)
 
     @property
     def ended(self) -> np.ndarray:
         """Whether nothing follows the transition, bool [N]: its episode terminated, or the agent died."""
-        return np.stack(
-            [
-                fragment.tensors["terminated"][:, :, None] | self._lives(fragment)[1]
-                for fragment in self.fragments
-            ]
-        ).reshape(-1)
+        each = zip(self.fragments, self._lives, strict=True)
+        ended = [fragment.tensors["terminated"][:, :, None] | died for fragment, (_, died) in each]
+        return np.stack(ended).reshape(-1)
 
     @property
     def lives_end(self) -> np.ndarray:
         """Whether what an agent remembers ends with a step, bool [F, lanes, L] of F fragments: its episode
         ended, it died, or it was not alive."""
         ends = []
-        for fragment in self.fragments:
-            alive, died = self._lives(fragment)
+        for fragment, (alive, died) in zip(self.fragments, self._lives, strict=True):
             over = fragment.tensors["terminated"] | fragment.tensors["truncated"]
             ends.append((over[:, :, None] | died | ~alive).reshape(len(over), -1).T)
         return np.stack(ends)
@@ -107,8 +105,7 @@ class PolicyRollouts:
     @property
     def memory(self) -> np.ndarray:
         """What the agents' policies remember before the first step, f32 [F, lanes, H]."""
-        fields = [self.field(fragment, "memory") for fragment in self.fragments]
-        return np.stack([field.reshape(-1, field.shape[-1]) for field in fields])
+        return np.stack([field.reshape(-1, field.shape[-1]) for field in self.fields("memory")])
 
     @property
     def cut(self) -> list[np.ndarray]:
@@ -119,7 +116,7 @@ class PolicyRollouts:
         """Raw observations [n, *obs] of the policy's agents."""
         name = f"{when}observations"
         shape = self._class.observation["shape"]
-        return np.concatenate([self.field(f, name).reshape(-1, *shape) for f in self.fragments])
+        return np.concatenate([field.reshape(-1, *shape) for field in self.fields(name)])
 
     def states(self, when: When) -> np.ndarray:
         """Global states f32 [n / k, S]: the environment's own, or all agents' observations together."""
@@ -140,10 +137,10 @@ class PolicyRollouts:
     def lanes(self) -> list[Fragment]:
         """Rewards, ends, and who acted and died, as fragments of lanes, [L, E * k]."""
         found = []
-        for fragment in self.fragments:
-            alive, died = self._lives(fragment)
+        own = self.fields("rewards")
+        for fragment, (alive, died), rewards in zip(self.fragments, self._lives, own, strict=True):
             tensors = {
-                "rewards": self._rewards(fragment),
+                "rewards": self._rewards(fragment, rewards),
                 "terminated": self._ends(fragment, "terminated"),
                 "truncated": self._ends(fragment, "truncated"),
                 "alive": alive.reshape(self.length, -1),
@@ -202,10 +199,9 @@ class PolicyRollouts:
         gae_lambda: float,
     ) -> np.ndarray:
         """The advantages of the lanes of all fragments, f32 [L, lanes]."""
-        lives = [self._lives(fragment) for fragment in self.fragments]
         alive, died = (
             np.concatenate([each.reshape(len(rewards), -1) for each in lanes], axis=1)
-            for lanes in zip(*lives, strict=True)
+            for lanes in zip(*self._lives, strict=True)
         )
         if not alive.all():
             values, following = gae.through_waiting(
@@ -215,20 +211,20 @@ class PolicyRollouts:
             rewards, values, following, terminated | died, truncated, gamma=gamma, lam=gae_lambda
         )
 
-    def _lives(self, fragment: Fragment) -> tuple[np.ndarray, np.ndarray]:
-        """Whether an agent acted in a step and whether it died in it, bool [L, E, k]. Fragments carry neither
-        for agents that live as long as their episode."""
-        if "alive" in fragment.by_class[self._class.name]:
-            return self.field(fragment, "alive"), self.field(fragment, "died")
-        shape = (*fragment.tensors["terminated"].shape, self.agents)
-        return np.ones(shape, bool), np.zeros(shape, bool)
+    @cached_property
+    def _lives(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Whether an agent acted in a step and whether it died in it, bool [L, E, k] of each fragment.
+        Fragments carry neither for agents that live as long as their episode."""
+        if "alive" in self._own[0]:
+            return list(zip(self.fields("alive"), self.fields("died"), strict=True))
+        shape = (self.length, self.envs, self.agents)
+        return [(np.ones(shape, bool), np.zeros(shape, bool))] * self.slots
 
     def _ends(self, fragment: Fragment, name: str) -> np.ndarray:
         return np.repeat(fragment.tensors[name], self.agents, axis=1)
 
-    def _rewards(self, fragment: Fragment) -> np.ndarray:
-        """[L, E * k]: each agent's own, or the sum over the team."""
-        own = self.field(fragment, "rewards")
+    def _rewards(self, fragment: Fragment, own: np.ndarray) -> np.ndarray:
+        """[L, E * k]: each agent's own [L, E, k], or the sum over the team."""
         if self._team.reward == "own":
             return own.reshape(len(own), -1)
         total = np.zeros(own.shape[:2], np.float32)
