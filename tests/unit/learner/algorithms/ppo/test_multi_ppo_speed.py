@@ -37,7 +37,7 @@ def test_six_policies_cost_at_most_one_and_a_half_times_one_policy_of_the_same_b
     try:
         pairs = [
             (seconds(lambda: stacked.update(fragments, 1)), seconds(lambda: alone.update(fragments, 1)))
-            for _ in range(6)
+            for _ in range(16)
         ][1:]
     finally:
         torch.set_num_threads(threads)
