@@ -17,7 +17,7 @@ from learner_support import learner_of
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
-from nitro_api import load_job
+from nitro_api import load_job, resolve
 from nitro_learner.algorithms.impact.learning import Impact
 from nitro_learner.checkpoints.store import load
 from nitro_learner.data.batch import Fragment
@@ -44,7 +44,7 @@ def entries(run: Path, message: str) -> list[dict[str, Any]]:
 def relearned(run: Path) -> Impact:
     """The algorithm after the run, from nothing but its job and the feed in its log: every fragment is
     sampled anew in this process, and fed in the recorded order with the recorded replays."""
-    spec = load_job(run / "job.yaml").spec
+    spec = resolve(load_job(run / "job.yaml")).spec
     actor = environment(spec.environment.id, spec.environment.envs_per_actor)
     feeds = {entry["round"]: entry["feed"] for entry in entries(run, "fed")}
     resumed_after = {entry["round"] for entry in entries(run, "run started")} - {0}
