@@ -59,13 +59,15 @@ def former_images(cluster: Cluster) -> None:
 
 
 def identities(cluster: Cluster, namespace: str) -> Identities:
-    """What a restart would replace or change: identity, version of the spec, and restarts of each object."""
+    """What a restart would replace or change: identity, version of the spec, and restarts of each object. A
+    pod has no version here: where updates take long, it sleeps and wakes, which changes its requests."""
     found: Identities = {}
     for version, kind in LASTING:
         for one in cluster.kind(version, kind).get(namespace=namespace).items:
             meta, containers = one.metadata, (one.to_dict().get("status") or {}).get("containerStatuses", [])
             restarts = [container.get("restartCount") for container in containers]
-            found[f"{kind} of {version}: {meta.name}"] = (meta.uid, meta.generation, *restarts)
+            generation = None if kind == "Pod" else meta.generation
+            found[f"{kind} of {version}: {meta.name}"] = (meta.uid, generation, *restarts)
     return found
 
 
