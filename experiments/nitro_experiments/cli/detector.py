@@ -80,7 +80,6 @@ def run(arguments: argparse.Namespace) -> int:
     # Imported only now: they load torch, which takes seconds.
     from nitro_experiments.quality import detection
     from nitro_learner.run import logs
-    from nitro_learner.run.rundir import RunDirError
     from nitro_learner.run.views.markdown_sections import parts, replace
     from nitro_learner.training.failures import TrainingFailed, as_training_failure
 
@@ -97,8 +96,6 @@ def run(arguments: argparse.Namespace) -> int:
             result = detection.measure(runs, plan)
         if arguments.into:
             replace(arguments.into, "detector", detection.markdown(result, runs[0][1]))
-    except RunDirError as error:
-        raise CommandError(str(error)) from None
     except TrainingFailed as error:
         raise CommandError(str(error), FAILED) from None
     print(json.dumps(result) if arguments.json else "\n".join(detection.lines(result)))

@@ -158,15 +158,11 @@ def chosen(runs: list[PlannedRun], patterns: list[str]) -> list[PlannedRun]:
 def _report(path: Path, page: Path | None, listed: list[Path], busy: bool) -> int:
     from nitro_api import JobInvalid
     from nitro_experiments.reading.folder import ExperimentDir
-    from nitro_learner.run.rundir import RunDirError
 
     folder = ExperimentDir(path)
     if not folder.spec.exists():
         raise CommandError(f"{path} holds no experiment (it has no {folder.spec.name})")
-    try:
-        folder.check_ours()
-    except RunDirError as error:
-        raise CommandError(str(error)) from None
+    folder.check_ours()
     experiment, runs = _read(folder.spec, [])
     if not (runs or experiment.search):
         raise CommandError(f"{path}: this experiment has no runs to report; its commands say what they made")
@@ -187,8 +183,6 @@ def _report(path: Path, page: Path | None, listed: list[Path], busy: bool) -> in
         text = comparison.report(folder, experiment, prices, busy=busy)
         if page is not None:
             experiment_report.insert(text, folder, experiment.name, page)
-    except RunDirError as error:
-        raise CommandError(str(error)) from None
     except OSError as error:
         raise CommandError(f"{error.filename or page or folder.path}: {error.strerror}", FAILED) from None
     print(page or folder.report)

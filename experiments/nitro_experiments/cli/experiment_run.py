@@ -28,7 +28,7 @@ from nitro_learner.backends.base import BackendError
 from nitro_learner.cli import interrupts
 from nitro_learner.cli.common import cluster_asked, refused, writing
 from nitro_learner.cli.exits import ABORTED, DONE, FAILED, INTERRUPTED, CommandError
-from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
+from nitro_learner.run.rundir import OtherJob, RunDir
 
 if TYPE_CHECKING:
     from nitro_learner.cluster.jobs import NamespaceJobs
@@ -65,8 +65,6 @@ def run_experiment(arguments: argparse.Namespace, experiment: Experiment, runs: 
             return sitting.compare(experiment, runs)
     except OtherJob as error:
         raise CommandError(f"{error}\nTo train the changed job, name another folder by --dir.") from None
-    except RunDirError as error:
-        raise CommandError(str(error)) from None
     except BackendError as error:
         raise CommandError(str(error), FAILED) from None
     except SearchFailed as error:

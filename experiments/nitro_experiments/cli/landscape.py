@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Imported only now: they load torch, which takes seconds.
     from nitro_experiments.studies.landscape_picture import draw
     from nitro_learner.run import logs
-    from nitro_learner.run.rundir import RunDirError, write_text
+    from nitro_learner.run.rundir import write_text
     from nitro_learner.training.failures import TrainingFailed, as_training_failure
 
     interrupts.orderly()
@@ -72,8 +72,6 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with as_training_failure():
             landscape = asyncio.run(_survey(folder, job, arguments))
-    except RunDirError as error:
-        raise CommandError(str(error)) from None
     except (TrainingFailed, ValueError) as error:
         raise CommandError(str(error), FAILED) from None
     picture = arguments.out or folder.path / "landscape" / f"round-{landscape.round:06d}.png"

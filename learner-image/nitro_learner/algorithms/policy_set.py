@@ -44,7 +44,7 @@ class PolicySet:
     def __init__(self, learners: Sequence[Learner], agents: Mapping[str, str], feeding: Feeding) -> None:
         """
         Raises:
-            TypeError: a learner has not the methods of the feeding.
+            TypeError: a learner lacks the methods of the feeding.
             ValueError: nobody learns an agent's policy, or two learn one policy.
         """
         self.learners = tuple(learners)

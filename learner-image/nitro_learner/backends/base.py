@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,18 @@ from typing import Protocol
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import Request
 from nitro_learner.backends.cache.base import Cache
+
+
+class NotSet(Exception):  # noqa: N818
+    """The process lacks a variable of its environment; the message says which, and what to do."""
+
+
+def variable(name: str) -> str:
+    """A variable that the operator sets for a learner's pod. Raises NotSet where it is missing or empty."""
+    if value := os.environ.get(name):
+        return value
+    raise NotSet(f"the variable {name} is not set; `nitro learn` is for the pod that the operator makes")
+
 
 ROLLOUT = 0
 """Priority of requests a round waits for."""

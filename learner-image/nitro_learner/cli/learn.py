@@ -61,8 +61,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
+    from nitro_learner.backends.base import NotSet
+
+    try:
+        return _run()
+    except NotSet as error:
+        raise CommandError(str(error)) from None
+
+
+def _run() -> int:
     from nitro_api import JobInvalid, resolve_stored
     from nitro_learner.algorithms import availability
+    from nitro_learner.backends.base import variable
     from nitro_learner.cluster.job import JobClient
     from nitro_learner.cluster.status_reporter import StatusReporter
     from nitro_learner.run import logs
@@ -75,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
     logs.configure(structured=True)
     interrupts.orderly()
     client = JobClient(
-        _variable("NITRO_JOB_NAMESPACE"), _variable("NITRO_JOB_NAME"), os.environ.get("NITRO_RUN")
+        variable("NITRO_JOB_NAMESPACE"), variable("NITRO_JOB_NAME"), os.environ.get("NITRO_RUN")
     )
     stored = _fetch(client)
     with StatusReporter(client, stored.get("status")) as reporter:
@@ -88,16 +98,16 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
 
 
 def _learn(job: ResolvedJob, reporter: StatusReporter) -> int:
+    from nitro_learner.backends.base import variable
     from nitro_learner.checkpoints.store import CheckpointError
     from nitro_learner.run.bucket import BucketError, RunBucket
     from nitro_learner.run.rundir import RunDir, RunDirBusy, RunDirError
     from nitro_learner.run.runs import earlier_outcome, open_run
     from nitro_learner.run.session import Aborted
     from nitro_learner.run.source import former_run
-    from nitro_learner.training.builder import NotSet
     from nitro_learner.training.failures import TrainingFailed
 
-    folder = RunDir(Path(_variable("NITRO_RUN_DIR")))
+    folder = RunDir(Path(variable("NITRO_RUN_DIR")))
     try:
         with folder.locked():
             s3 = job.spec.learner.checkpoint.s3
@@ -137,8 +147,6 @@ def _learn(job: ResolvedJob, reporter: StatusReporter) -> int:
     except TrainingFailed as error:
         message = f"{error}\n{_MEND}" if error.evidence.environment else str(error)
         return _give_up(reporter, "TrainingFailed", message, INTERRUPTED if error.resumable else FAILED)
-    except NotSet as error:
-        raise CommandError(str(error)) from None
     except Aborted:
         return ABORTED
     reporter.close(_END_SECONDS if outcome.finished else _LAST_WORDS_SECONDS)
@@ -270,12 +278,3 @@ def _fetch(client: JobClient) -> dict[str, Any]:
                 raise CommandError(f"{error}, for {_API_SECONDS:.0f} s", INTERRUPTED) from None
             logger.warning("%s", error)
             time.sleep(2.0)
-
-
-def _variable(name: str) -> str:
-    value = os.environ.get(name)
-    if not value:
-        raise CommandError(
-            f"the variable {name} is not set; `nitro learn` is for the pod that the operator makes"
-        )
-    return value

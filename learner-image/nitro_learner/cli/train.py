@@ -309,7 +309,8 @@ def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str, besid
 
 
 def _backend(spec: Any, actors: LocalBackend | None, output: Path) -> Any:
-    from nitro_learner.training.builder import NotSet, make_backend
+    from nitro_learner.backends.base import NotSet
+    from nitro_learner.training.builder import make_backend
 
     if actors is None:
         try:

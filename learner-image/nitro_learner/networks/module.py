@@ -1,4 +1,4 @@
-"""An `ActorCritic` of one policy as a PyTorch module, for who trains it by other means than ours."""
+"""An `ActorCritic` of one policy as a PyTorch module, for RLlib, which has optimisers of its own."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from nitro_api import JobSpec, ResolvedJob
 from nitro_api.spec.lambda_backend import LambdaBackendSpec
 from nitro_learner.algorithms import registry
-from nitro_learner.backends.base import ActorBackend
+from nitro_learner.backends.base import ActorBackend, NotSet, variable
 from nitro_learner.backends.knative import KnativeBackend
 from nitro_learner.backends.lambda_backend import LambdaBackend
 from nitro_learner.backends.local import LocalBackend, harmless
@@ -52,10 +52,6 @@ class Sitting:
     source: Source | None = None
 
 
-class NotSet(Exception):  # noqa: N818
-    """This process lacks a variable by which it reaches the job's actors."""
-
-
 def make_backend(
     spec: JobSpec,
     run: str,
@@ -74,7 +70,7 @@ def make_backend(
         silent: see `KnativeBackend`.
 
     Raises:
-        NotSet
+        NotSet: one of them is missing.
     """
     token = os.environ.get("NITRO_TOKEN")
     if spec.backend.type == "Local":
@@ -91,9 +87,9 @@ def make_backend(
             created_elsewhere=operated and spec.backend.lambda_.manage,
         )
     return KnativeBackend(
-        _variable("NITRO_ACTOR_URL"),
+        variable("NITRO_ACTOR_URL"),
         token,
-        _variable("NITRO_REDIS_URL"),
+        variable("NITRO_REDIS_URL"),
         # Until the operator grants: what every running job was granted at least.
         limit=spec.scaling.min_actors,
         per_pod=spec.actor.per_pod,
@@ -111,12 +107,6 @@ def _redis_of(function: LambdaBackendSpec) -> str | None:
         "spec.backend.lambda.transport: Redis needs the variable NITRO_REDIS_URL, by which this machine "
         "reaches the function's Redis; set it, or set transport: Payload"
     )
-
-
-def _variable(name: str) -> str:
-    if value := os.environ.get(name):
-        return value
-    raise NotSet(f"the variable {name} is not set; `nitro learn` is for the pod that the operator makes")
 
 
 async def build(

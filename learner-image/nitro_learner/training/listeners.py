@@ -14,8 +14,8 @@ class Listeners:
 
         listeners.tell(lambda listener: listener.on_round_done(report))
 
-    The first error of each that is not essential is a warning, and its others are lost: the training is worth
-    more.
+    A listener that is not essential cannot end the training: its first error is logged as a warning, and its
+    later ones are ignored.
     """
 
     def __init__(self, listeners: Iterable[Listener]) -> None:

@@ -78,7 +78,7 @@ class Team:
         return not self.classes[0].mortal
 
     def published(self, policy: str) -> str:
-        """The name of a policy outside of its learner: that of its agent, and `default` of a single one."""
+        """A policy's name outside of its learner: its first agent's, or `default` of an only agent."""
         return DEFAULT_POLICY if self.single else policy
 
     def index(self, agent: str) -> int:

@@ -8,7 +8,7 @@ and PPO's gradient, statistics and surrogate serve both.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from nitro_learner.algorithms.base import SINGLE_AGENT, UpdateResult, check_netw
 from nitro_learner.algorithms.gradient import MeanNorm, clip_rows
 from nitro_learner.algorithms.impact.replay import CircularBuffer
 from nitro_learner.algorithms.impact.vtrace import traced
-from nitro_learner.algorithms.ppo.alone import AlonePasses
+from nitro_learner.algorithms.ppo.alone import AlonePasses, values_in_chunks
 from nitro_learner.algorithms.ppo.learning import parted
 from nitro_learner.algorithms.ppo.loss import Coefficients, explained_variance
 from nitro_learner.algorithms.ppo.policy import AgentPolicy, load_named
@@ -257,8 +257,7 @@ class Impact:
 
     def _values(self, inputs: Tensor) -> Tensor:
         """V [n] of the networks' inputs."""
-        theta = self.network.bind(self.parameters)
-        return torch.cat([self.network.traced_values(theta, part) for part in self._parts(inputs)])
+        return values_in_chunks(self.network, self.parameters, inputs)
 
     def _target(self) -> dict[str, Tensor]:
         """The target policy's parameters by name, as views."""
@@ -268,12 +267,8 @@ class Impact:
     def _distribution(self, observations: Tensor) -> Tensor:
         """The target policy's action distributions."""
         target = self.network.bind(self.target)
-        parts = self._parts(observations)
+        parts = torch.split(observations, chunk_size(self.network.images, self._device))
         return torch.cat([self.network.traced_distribution(target, rows, None) for rows in parts])
-
-    def _parts(self, inputs: Tensor) -> Sequence[Tensor]:
-        """In parts of as many rows as one pass takes."""
-        return torch.split(inputs, chunk_size(self.network.images, self._device))
 
 
 def denominator(target_log_probs: Tensor, log_probs: Tensor) -> Tensor:

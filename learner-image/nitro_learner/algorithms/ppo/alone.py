@@ -75,9 +75,7 @@ class Alone(FeedForward):
         return self.description(one)
 
     def _values(self, network: ActorCritic, parameters: Tensor, inputs: Tensor) -> Tensor:
-        """In passes of as many rows as training has, for a round of images is too large for one."""
-        theta, rows = network.bind(parameters), chunk_size(network.images, parameters.device.type)
-        return torch.cat([network.traced_values(theta, part) for part in torch.split(inputs, rows)])
+        return values_in_chunks(network, parameters, inputs)
 
     def _begin_critic(
         self,
@@ -95,3 +93,10 @@ class Alone(FeedForward):
 
     def _acted(self, rollouts: PolicyRollouts) -> None:
         """The one agent acts in every step, so the loss needs no weights."""
+
+
+def values_in_chunks(network: ActorCritic, parameters: Tensor, inputs: Tensor) -> Tensor:
+    """V [n] of the critic's inputs, in chunks as large as those of training: a round of images is too large
+    for one pass."""
+    theta, rows = network.bind(parameters), chunk_size(network.images, parameters.device.type)
+    return torch.cat([network.traced_values(theta, part) for part in torch.split(inputs, rows)])

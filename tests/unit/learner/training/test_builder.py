@@ -6,10 +6,11 @@ import pytest
 
 from aws_support import IMAGE, ROLE
 from nitro_api import JobSpec, load_job, resolve
+from nitro_learner.backends.base import NotSet
 from nitro_learner.backends.knative import KnativeBackend
 from nitro_learner.backends.lambda_backend import LambdaBackend
 from nitro_learner.backends.local import LocalBackend
-from nitro_learner.training.builder import NotSet, make_backend
+from nitro_learner.training.builder import make_backend
 from train_support import job
 
 FUNCTION = {"functionName": "actors", "image": IMAGE, "roleArn": ROLE}
