@@ -9,7 +9,7 @@
 It listens before the environment is built. All environment work happens in the main thread (rendering
 contexts and some libraries belong to the thread that made them); connections have threads of their own.
 SIGTERM lets the request in flight finish, then the process exits with 0. SIGUSR1 writes to standard error
-where each thread stands, and so does a crash, such as a segmentation fault.
+where the main thread stands. A crash, such as a segmentation fault, writes where each thread stands.
 
 Settings come from environment variables: NITRO_ENVIRONMENT, NITRO_REDIS_URL, NITRO_TOKEN, NITRO_HOST, PORT,
 NITRO_TIMEOUT_SECONDS (time limit of a request; a request that exceeds it by far ends the process), and
@@ -48,7 +48,9 @@ _N = TypeVar("_N", int, float)
 def main() -> int:
     """Run until SIGTERM or SIGINT. Returns the exit code: 1 if the settings or the environment are wrong."""
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1)  # in C: an environment may hang where no Python handler would run
+    # In C: an environment may hang where no Python handler would run. The main thread gets the signal. Only
+    # that thread is read: to read the stack of a thread that runs meanwhile may end the process.
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
     # What an environment prints must not raise in it, whatever the locale, and a crash must not lose it.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -120,7 +120,7 @@ class Team(Doorkeeper):
             self._change.notify_all()
 
     def print_stacks(self, *_: object) -> None:
-        """Have every actor print where its threads stand."""
+        """Have every actor print where its main thread stands."""
         for member in self._members:
             if member.process.poll() is None:
                 member.process.send_signal(signal.SIGUSR1)

@@ -130,7 +130,7 @@ class ActorProcess:
         )
 
     async def hanging(self, timeout: float, seconds: float) -> RetryableError:
-        """Find where a process hangs that did not answer in time, by a dump of its stacks."""
+        """Find where a process hangs that did not answer in time, by a dump of its stack."""
         where = await self._standing()
         told = f"the actor did not answer in {timeout:g} s"
         if where:

@@ -93,7 +93,7 @@ class Output:
         self._file = file
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self.dumped = asyncio.Event()
-        """Set when a dump of its stacks was read to its end."""
+        """Set when a dump of its stack was read to its end."""
 
     def hear(self, line: str) -> None:
         """Take in a line. The actor's own log is left out, except warnings and errors."""
@@ -108,16 +108,16 @@ class Output:
             self.dumped.set()
 
     def standing(self) -> str:
-        """The environment's call that ran when its stacks were dumped last, and the line; else empty."""
+        """The environment's call that ran when its stack was dumped last, and the line; else empty."""
         return traces.standing(traces.of_dump(self._lines))
 
     def stacks(self) -> str:
-        """The dump of its stacks, as it was written."""
+        """The dump of its stack, as it was written."""
         lines = list(self._lines)
         return "\n".join(lines[_dump_start(lines) :])
 
     def last_lines(self) -> tuple[str, ...]:
-        """The last lines before a dump of its stacks, for a message."""
+        """The last lines before a dump of its stack, for a message."""
         lines = list(self._lines)
         words = [line for line in lines[: _dump_start(lines)] if line.strip()]
         return tuple(line[:_SHOWN_CHARACTERS] for line in words[-_SHOWN_LINES:])
