@@ -22,7 +22,8 @@ from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.availability import RllibError
 from nitro_learner.algorithms.base import SINGLE_AGENT, check_network
 from nitro_learner.algorithms.ppo.loss import Coefficients
-from nitro_learner.data.batch import Fragment, vectors
+from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
+from nitro_learner.data.batch import Fragment, on_device, vectors
 from nitro_learner.networks.actor_critic import chunk_size
 from nitro_learner.networks.architecture import network_of
 from nitro_learner.networks.distributions import distribution_of
@@ -54,8 +55,7 @@ class RllibAlgorithm:
             fixed: RLlib's settings that are not the job's.
         """
         (one,), environment = team.classes, team.environment
-        self._seed = team.seed
-        self._device = device
+        self._team, self._seed, self._device = team, team.seed, device
         self._steps = 0
         self._updates = 0
         self._network_meta = actor_critic_description(team, one)
@@ -177,9 +177,17 @@ class RllibAlgorithm:
         self._updates += 1
         return {name: float(stats.peek()) for name, stats in result[DEFAULT_MODULE_ID].items()}
 
-    def prepare(self, observations: np.ndarray) -> np.ndarray:
+    def rollouts(self, fragments: list[Fragment]) -> PolicyRollouts:
+        """What the only agent has played in fragments. Raises ValueError if they do not fit together."""
+        return PolicyRollouts(self._team, self._team.classes[0], [0], fragments)
+
+    def tensor(self, rows: np.ndarray) -> Tensor:
+        """Rows on the learner's device."""
+        return on_device(rows, self._device)
+
+    def inputs(self, observations: np.ndarray) -> Tensor:
         """Raw observations [n, *obs] as the networks take them."""
-        return observations if self.network.shape.images else vectors(observations)
+        return self.tensor(observations if self.network.shape.images else vectors(observations))
 
     def values(self, observations: Tensor) -> Tensor:
         """V [n], without a graph."""

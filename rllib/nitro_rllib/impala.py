@@ -22,7 +22,7 @@ from nitro_learner.algorithms.impact.replay import CircularBuffer
 from nitro_learner.algorithms.ppo.loss import explained_variance
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
-from nitro_learner.data.batch import Fragment, Rollouts
+from nitro_learner.data.batch import Fragment
 from nitro_rllib.base import RllibAlgorithm
 from nitro_rllib.traces import traced
 
@@ -55,7 +55,7 @@ class RllibImpala(RllibAlgorithm):
     def take(self, fragments: list[Fragment]) -> None:
         for fragment in fragments:
             self._fresh.append(fragment)
-            self._steps += fragment.tensors["rewards"].size
+            self._steps += fragment.tensors["terminated"].size
             self._buffer.add(fragment)
             self.replay()
 
@@ -63,7 +63,7 @@ class RllibImpala(RllibAlgorithm):
         fragment = self._buffer.draw(np.random.default_rng([self._seed, self._updates]))
         if fragment is None:
             return False
-        self._trained += fragment.tensors["rewards"].size
+        self._trained += fragment.tensors["terminated"].size
         self._result = self.learn([fragment], {NUM_ENV_STEPS_TRAINED_LIFETIME: self._trained})
         return True
 
@@ -81,7 +81,6 @@ class RllibImpala(RllibAlgorithm):
             "learning_rate": self._result["default_optimizer_learning_rate"],
             "kl_coefficient": coefficients.kl,
         }
-        envs = fresh[0].tensors["rewards"].shape[1]
         surrogate = PpoSurrogate(
             self.network.shape,
             self.network.bound(),
@@ -91,7 +90,7 @@ class RllibImpala(RllibAlgorithm):
             samples.standardised(),
             agents=1,
             slots=len(fresh),
-            envs=envs,
+            envs=fresh[0].envs,
         )
         return {DEFAULT_POLICY: UpdateResult(stats, surrogate)}
 
@@ -121,24 +120,22 @@ class RllibImpala(RllibAlgorithm):
     @torch.no_grad()
     def _samples(self, fragments: list[Fragment]) -> tuple[Samples, dict[str, float]]:
         """The round as RLlib's loss sees it at the updated weights, without its rows that mean nothing."""
-        rollouts = Rollouts(
-            fragments,
-            [fragment.tensors["rewards"] for fragment in fragments],
-            prepare=self.prepare,
-            device=self._device,
+        rollouts = self.rollouts(fragments)
+        actions, log_probs, distribution = (
+            self.tensor(rollouts.rows(name)) for name in ("actions", "log_probs", "distribution")
         )
         traces = traced(self.learner, fragments, self.distribution, self._target)
-        target_log_probs = self.distribution.log_prob(traces.target, rollouts.actions)
+        target_log_probs = self.distribution.log_prob(traces.target, actions)
         samples = Samples(
-            rollouts.observations,
-            rollouts.actions,
-            self._denominator(target_log_probs, rollouts.log_probs),
+            self.inputs(rollouts.observations("")),
+            actions,
+            self._denominator(target_log_probs, log_probs),
             traces.target,
             traces.advantages,
             traces.targets,
         )
         return samples, {
-            "kl": self.distribution.kl(rollouts.distribution, traces.policy).mean().item(),
+            "kl": self.distribution.kl(distribution, traces.policy).mean().item(),
             "explained_variance": explained_variance(traces.values, traces.targets),
             "advantage_std": traces.advantages.std(correction=0).item(),
         }

@@ -90,7 +90,7 @@ def _traced(
         clip_pg_rho_threshold=config.vtrace_clip_pg_rho_threshold,
     )
     targets, advantages = (column.T.reshape(-1)[: len(mask)] for column in found)
-    steps, envs = fragment.tensors["rewards"].shape
+    steps, envs = fragment.tensors["terminated"].shape
 
     def real(rows: Tensor) -> Tensor:
         """RLlib's rows without those that mean nothing, from its order (environment, step) to ours."""

@@ -45,7 +45,7 @@ from nitro_actor.environment import Environment
 from nitro_actor.networks import Conv
 from nitro_actor.policy import ClassPolicies, Policies
 from nitro_actor.protocol.agents import AGENT
-from nitro_actor.protocol.fragment import FragmentContainer, of_one_agent
+from nitro_actor.protocol.fragment import FragmentContainer
 from nitro_actor.protocol.state import bare
 
 STEPS = 512
@@ -325,7 +325,7 @@ def _encoding(name: str, repeats: int) -> None:
         began = time.perf_counter()
         data = _encoded(fragment)
         encoded = time.perf_counter()
-        of_one_agent(FragmentContainer.decode(data).tensors)
+        FragmentContainer.decode(data)
         times.append((encoded - began, time.perf_counter() - encoded))
     write, read = (1e3 * statistics.median(column) for column in zip(*times, strict=True))
     print(f"\n| Fragment, {STEPS} steps of {name}, {len(data):,} bytes | ms |\n|---|---:|")

@@ -32,6 +32,7 @@ from learner_support import (
     fragment,
     job,
     learner_of,
+    lone_fragment,
     module_of,
     parts_of,
     samples_of,
@@ -50,8 +51,6 @@ from nitro_learner.algorithms.ppo.learning import Ppo, parted
 from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.boosting.detector import Detector, transitions
-from nitro_learner.data.batch import Fragment
-from nitro_learner.data.stacks import restack
 
 SAMPLES = 8192
 
@@ -251,9 +250,8 @@ def _images(preset: str) -> None:
     policy = policies_of(algorithm.weights()[DEFAULT_POLICY], games.spec)
     actors, steps = spec.scaling.initial_actors, wanted.rollout_length
     fragments = [
-        Fragment(
-            {"slot": slot, "resumed": False},
-            restack(rollout(games, policy, seed=slot, steps=steps, state={})),
+        lone_fragment(
+            {"slot": slot, "resumed": False}, rollout(games, policy, seed=slot, steps=steps, state={})
         )
         for slot in range(actors)
     ]

@@ -88,7 +88,7 @@ def main() -> None:
     parts = Parts()
     parts.watch(base, "episodes", "our episodes")
     parts.watch(ppo, "loss_terms", "our statistics")
-    parts.watch(ppo.RllibPpo, "_assemble", "the detector's batch")
+    parts.watch(ppo.RllibPpo, "_samples", "the detector's batch")
     columns = ["RLlib's connectors", "RLlib's minibatches, metrics"]
     columns += ["our episodes", "the detector's batch", "our statistics", "rest"]
     head = ["update of 8,192 Hopper steps", "gradient steps", "beyond them", "wall", *columns]

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from experiment_support import pretend, write_spec
+from learner_support import plain
 from local_support import alive, until
 from nitro_api import load_job, resolve
 from nitro_experiments.planning.plan import plan
@@ -284,10 +285,10 @@ async def test_additional_slots_of_a_branch_begin_where_a_slot_ended(tmp_path: P
     assert len(fragments) == 6
     for slot, fragment in enumerate(fragments):
         assert fragment.meta["resumed"] is True
-        begins = fragment.tensors["observations"][0]
+        begins = plain(fragment)["observations"][0]
         assert np.array_equal(begins, ends[slot % 2]["state/observations"])
     for one, other in itertools.combinations(range(6), 2):
-        assert not np.isin(*(fragments[slot].tensors["actions"] for slot in (one, other))).any()
+        assert not np.isin(*(plain(fragments[slot])["actions"] for slot in (one, other))).any()
         assert not np.isin(*(probe.states[slot]["state/generators"][:, :2] for slot in (one, other))).any()
 
 

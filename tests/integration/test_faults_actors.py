@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from dispatch_support import ENVIRONMENT, STEPS, dispatcher, fragment_bytes, fragment_of, plan, stored
+from learner_support import plain
 from local_support import assert_same, computing, local_round, redis_server, sample, spec
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_learner.backends import knative
@@ -165,7 +166,7 @@ def assert_sound(result: RoundResult, slots: int = 3) -> None:
         request = {"kind": "rollout", "weights": {"version": 3}, "steps": STEPS}
         _, tensors = fragment_of(request | {name: fragment.meta[name] for name in IDENTITY})
         for name, array in tensors.items():
-            np.testing.assert_array_equal(fragment.tensors[name], array)
+            np.testing.assert_array_equal(plain(fragment)[name], array)
 
 
 IDENTITY = ("run", "round", "slot", "attempt", "seed")

@@ -13,14 +13,13 @@ import pytest
 import torch
 
 from actor_support import environment, policies_of, rollout
-from learner_support import learner_of
+from learner_support import learner_of, lone_fragment
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import load_job, resolve
 from nitro_learner.algorithms.impact.learning import Impact
 from nitro_learner.checkpoints.store import load
-from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling.seeds import slot_seed
 from train_support import nitro, rows_of, start, wait_for_rows, write_job
 
@@ -75,7 +74,7 @@ def relearned(run: Path) -> Impact:
                 steps=spec.environment.rollout_length,
                 state=state,
             )
-            algorithm.take([Fragment({"slot": slot, "resumed": bool(state)}, tensors)])
+            algorithm.take([lone_fragment({"slot": slot, "resumed": bool(state)}, tensors)])
             states[slot] = {n.removeprefix("state/"): a for n, a in tensors.items() if n.startswith("state/")}
         algorithm.end_round(number)
     return algorithm

@@ -1,5 +1,7 @@
 """Fragments as RLlib's episodes: nothing is lost, nothing added, and RLlib computes from them what we do."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.training_data import TrainingData
 from torch import Tensor
 
-from learner_support import fragment
+from learner_support import fragment, plain
 from nitro_learner.data.batch import Fragment
 from nitro_rllib.episodes import episodes
 from rllib_support import algorithm
@@ -25,7 +27,7 @@ def test_every_step_is_in_one_episode_in_order() -> None:
     fragments = _round()
     chunks = iter(episodes(fragments))
     for f in fragments:
-        tensors = f.tensors
+        tensors = plain(f)
         for e in range(3):
             start = 0
             while start < 40:
@@ -44,7 +46,7 @@ def test_every_step_is_in_one_episode_in_order() -> None:
 
 def test_bootstraps_look_at_the_observation_after_the_last_step() -> None:
     (f,) = [fragment(length=40, envs=3, ends=0.1, seed=5)]
-    tensors = f.tensors
+    tensors = plain(f)
     truncated = tensors["truncated"] & ~tensors["terminated"]
     finals = {(int(t), int(e)): i for i, (t, e) in enumerate(np.argwhere(truncated))}
     assert len(finals) > 3
@@ -63,7 +65,7 @@ def test_an_end_on_the_last_step_leaves_no_empty_episode() -> None:
     whole = fragment(length=8, ends=0.0)
     ends = np.zeros((8, 1), bool)
     ends[-1] = True
-    whole = Fragment(whole.meta, {**whole.tensors, "terminated": ends})
+    whole = replace(whole, tensors={**whole.tensors, "terminated": ends})
     assert [len(episode) for episode in episodes([whole])] == [8]
 
 
@@ -72,7 +74,7 @@ def test_rllib_s_batch_is_ours_with_a_meaningless_row_for_each_episode(gae_lambd
     """Its advantages, standardised again without those rows, are what our detector sees."""
     learner = algorithm(settings={"lambda_": gae_lambda})
     fragments = _round()
-    ours = learner._assemble(fragments)
+    ours, _ = learner._samples(fragments)
     data = TrainingData(episodes=episodes(fragments))
     rows = learner.learner._make_batch_if_necessary(training_data=data).policy_batches[DEFAULT_MODULE_ID]
     mask = rows["loss_mask"]

@@ -12,7 +12,7 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_ENV_STEP
 
 import actor_support
 from actor_support import environment, policies_of
-from learner_support import fragment, learner_of
+from learner_support import fragment, learner_of, lone_fragment
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
@@ -84,7 +84,7 @@ def test_they_learn_what_to_do_in_two_states(name: str) -> None:
 
     for number in range(1, 41):
         sampled = actor_support.rollout(place, policy(), seed=number, steps=256, state={})
-        learner.take([Fragment({"slot": 0, "resumed": False}, sampled)])
+        learner.take([lone_fragment({"slot": 0, "resumed": False}, sampled)])
         while learner.replay():
             pass
         learner.end_round(number)

@@ -14,7 +14,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.training_data import TrainingData
 from torch import Tensor
 
-from learner_support import fragment
+from learner_support import fragment, lone_fragment, plain
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.boosting.surrogate import Objective
@@ -38,7 +38,7 @@ def _fragments(count: int, seed: int = 1) -> list[Fragment]:
     """Episodes that terminate, are truncated and are cut, by policies that are not the learner's."""
     made = [fragment(slot, length=STEPS, envs=ENVS, ends=0.05, seed=seed) for slot in range(count)]
     assert all(one.tensors["terminated"].any() for one in made)
-    assert all(len(one.tensors["final_observations"]) for one in made)
+    assert all(len(plain(one)["final_observations"]) for one in made)
     return made
 
 
@@ -136,6 +136,6 @@ def test_rllib_s_v_trace_drops_bootstraps_as_docs_rllib_md_says(name: str) -> No
         learner.network.critic.head.bias.fill_(10)
     one = fragment(length=STEPS, envs=ENVS, ends=0.0)
     flat = {"rewards": np.zeros((STEPS, ENVS), np.float32), "log_probs": np.full((STEPS, ENVS), -99, "f4")}
-    one = Fragment(one.meta, {**one.tensors, **flat})
+    one = lone_fragment(one.meta, plain(one) | flat)
     traces = traced(learner.learner, [one], learner.distribution, learner._target)
     assert traces.targets[-ENVS:].tolist() == pytest.approx([9, 0, 0])

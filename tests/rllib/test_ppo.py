@@ -12,7 +12,7 @@ from ray.rllib.core.learner.training_data import TrainingData
 
 import actor_support
 from actor_support import environment
-from learner_support import HOPPER, fragment, job, learner_of, train
+from learner_support import HOPPER, fragment, job, learner_of, lone_fragment, plain, train
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.boosting.detector import Detector
@@ -229,7 +229,6 @@ def test_images_stay_bytes_and_discrete_actions_work() -> None:
     place = {"observation": {"shape": [10, 10, 2], "dtype": "uint8"}, "action": {"kind": "discrete", "n": 3}}
     learner: Any = learner_of(spec, DescribedEnvironment.from_json(place))
     rng = np.random.default_rng(0)
-    plain = fragment(length=64, ends=0.0)
     pixels = rng.integers(0, 256, (65, 1, 10, 10, 2), np.uint8)
     logits = rng.standard_normal((64, 1, 3), np.float32)
     actions = rng.integers(0, 3, (64, 1))
@@ -242,7 +241,8 @@ def test_images_stay_bytes_and_discrete_actions_work() -> None:
         "distribution": logits,
         "log_probs": chosen.astype(np.float32),
     }
-    one = Fragment(plain.meta, {**plain.tensors, **images})
+    made = fragment(length=64, ends=0.0)
+    one = lone_fragment(made.meta, plain(made) | images)
     data = TrainingData(episodes=episodes([one]))
     rows = learner.learner._make_batch_if_necessary(training_data=data).policy_batches[DEFAULT_MODULE_ID]
     assert rows["obs"].dtype == torch.uint8
@@ -262,10 +262,10 @@ def test_bytes_that_are_no_image_are_numbers() -> None:
     for dtype in (np.uint8, np.float32):
         learner: Any = learner_of(rllib_job(settings=QUICK).spec, DescribedEnvironment.from_json(place))
         fragments = [
-            Fragment(
+            lone_fragment(
                 one.meta,
-                one.tensors
-                | {name: np.abs(one.tensors[name]).astype(np.uint8).astype(dtype) for name in names},
+                plain(one)
+                | {name: np.abs(plain(one)[name]).astype(np.uint8).astype(dtype) for name in names},
             )
             for one in _round(1)
         ]

@@ -25,7 +25,7 @@ from nitro_actor.make_env import make_env
 from nitro_actor.networks import NETWORKS
 from nitro_actor.policy import ClassPolicies, Policies
 from nitro_actor.protocol.agents import AGENT, AgentClass
-from nitro_actor.protocol.fragment import AGENT_AXIS, of_one_agent
+from nitro_actor.protocol.fragment import AGENT_AXIS
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_actor.stacking import stacked_shape
@@ -109,6 +109,18 @@ def rollout(env: Any, policies: Policies, **arguments: Any) -> dict[str, np.ndar
 def evaluate(env: Any, policies: Policies, **arguments: Any) -> dict[str, np.ndarray]:
     """The evaluation of one agent, likewise."""
     return of_one_agent(actors.evaluate(getattr(env, "whole", env), policies, **arguments))
+
+
+def of_one_agent(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Take the class's name and axis from the arrays of one agent; the results are views."""
+    plain = {}
+    for name, array in tensors.items():
+        field = name.removeprefix(f"{AGENT}/")
+        if name != field:
+            plain[field] = array[:, 0] if AGENT_AXIS[field] == 1 else array[:, :, 0]
+        else:
+            plain[name] = array[:, 0] if name == "episode_returns" else array
+    return plain
 
 
 def from_one_agent(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

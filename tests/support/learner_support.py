@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 import actor_support
-from actor_support import policies_of
+from actor_support import from_one_agent, of_one_agent, policies_of
 from nitro_actor.environment import Environment
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
+from nitro_actor.protocol.fragment import AGENT_AXIS
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import JobSpec, NitroTrainingJob, load_job, resolve
@@ -24,7 +25,7 @@ from nitro_learner.algorithms.base import Learner, OffPolicyLearner, OnPolicyLea
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Coefficients, gradient, terms
 from nitro_learner.algorithms.ppo.samples import Samples
-from nitro_learner.data.batch import Fragment
+from nitro_learner.data.batch import Fragment, Lanes
 from nitro_learner.data.stacks import restack
 from nitro_learner.networks.actor_critic import ActorCritic
 from nitro_learner.networks.images import Image
@@ -83,7 +84,7 @@ def fragment(
     noise = normal(length, envs, actions)
     terminated = rng.random((length, envs)) < ends
     truncated = rng.random((length, envs)) < ends
-    return Fragment(
+    return lone_fragment(
         {"slot": slot, "resumed": resumed},
         {
             "observations": normal(length, envs, size),
@@ -99,6 +100,31 @@ def fragment(
             "episode_lengths": np.zeros(0, np.int64),
         },
     )
+
+
+def lone_fragment(meta: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Fragment:
+    """A fragment of one agent, whose arrays have no axis of its class; of stacked frames, whole
+    observations."""
+    named = from_one_agent(tensors)
+    fields = {name.removeprefix(f"{AGENT}/"): array for name, array in named.items() if "/" in name}
+    fields = {name: array for name, array in fields.items() if name in AGENT_AXIS}
+    once = {name: array for name, array in named.items() if name.removeprefix(f"{AGENT}/") not in fields}
+    if not fields:
+        return Fragment(meta, once)
+    return Fragment(meta, once, {AGENT: restack(fields, once["terminated"], once["truncated"])})
+
+
+def plain(fragment: Fragment) -> dict[str, np.ndarray]:
+    """All arrays of a fragment of one agent, as views without the axis of its class."""
+    fields = {f"{AGENT}/{name}": array for name, array in fragment.by_class.get(AGENT, {}).items()}
+    return of_one_agent({**fragment.tensors, **fields})
+
+
+def lanes_of(fragment: Fragment) -> Lanes:
+    """The rewards of a fragment of one agent along time."""
+    tensors = plain(fragment)
+    ended = tensors["terminated"] | tensors["truncated"]
+    return Lanes(fragment.slot, fragment.resumed, tensors["rewards"], ended, np.ones_like(ended))
 
 
 def train(
@@ -121,7 +147,7 @@ def train(
                 steps=spec.spec.environment.rollout_length,
                 state=states[slot],
             )
-            fragments.append(Fragment({"slot": slot, "resumed": bool(states[slot])}, restack(tensors)))
+            fragments.append(lone_fragment({"slot": slot, "resumed": bool(states[slot])}, tensors))
             states[slot] = bare(tensors)
         algorithm.update(fragments, k)
     return algorithm, _policy(algorithm, environments[0])
@@ -145,7 +171,7 @@ def train_off_policy(
                 steps=spec.spec.environment.rollout_length,
                 state=states[slot],
             )
-            algorithm.take([Fragment({"slot": slot, "resumed": bool(states[slot])}, tensors)])
+            algorithm.take([lone_fragment({"slot": slot, "resumed": bool(states[slot])}, tensors)])
             states[slot] = bare(tensors)
         for _ in range(replays):
             algorithm.replay()

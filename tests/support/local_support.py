@@ -168,6 +168,4 @@ def assert_same(one: RoundResult, other: RoundResult) -> None:
     assert len(one.fragments) == len(other.fragments)
     for a, b in zip(one.fragments, other.fragments, strict=True):
         assert {**a.meta, "attempt": 0} == {**b.meta, "attempt": 0}
-        assert set(a.tensors) == set(b.tensors)
-        for name in a.tensors:
-            np.testing.assert_array_equal(a.tensors[name], b.tensors[name], err_msg=name)
+        np.testing.assert_equal((a.tensors, a.by_class), (b.tensors, b.by_class))

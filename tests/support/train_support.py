@@ -163,6 +163,7 @@ def digest(tensors: Mapping[str, Any], *, meta: Mapping[str, Any] | None = None)
 
 
 def _record(path: Path) -> None:
+    from learner_support import plain
     from nitro_learner.algorithms.ppo.learning import Ppo
 
     original = Ppo.update
@@ -171,7 +172,7 @@ def _record(path: Path) -> None:
         result = original(self, fragments, round)
         entry = {
             "round": round,
-            "fragments": [digest(fragment.tensors, meta=fragment.meta) for fragment in fragments],
+            "fragments": [digest(plain(fragment), meta=fragment.meta) for fragment in fragments],
             "weights": digest(self.weights()["default"].tensors),
         }
         with path.open("a") as file:

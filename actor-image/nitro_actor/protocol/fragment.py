@@ -49,8 +49,7 @@ that steps of the rollout gave for it in their info, and how many there were.
 
 An evaluation has episode_returns and episode_lengths alone.
 
-An environment of one agent is one class of one agent, both named `agent`. The learner keeps its arrays
-without the class axis, which `of_one_agent` removes without a copy.
+An environment of one agent is one class of one agent, both named `agent`.
 """
 
 import math
@@ -171,20 +170,6 @@ class FragmentContainer:
         if unknown := meta.keys() - container.meta.keys():
             raise MetadataError(f"unknown fields {sorted(unknown)}")
         return container
-
-
-def of_one_agent(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Take the class's name and axis from the arrays of one agent; the results are views.
-
-    The tensors must have been compared with `tensor_specs`."""
-    plain = {}
-    for name, array in tensors.items():
-        field = name.removeprefix(_PREFIX)
-        if name != field:
-            plain[field] = array[:, 0] if AGENT_AXIS[field] == 1 else array[:, :, 0]
-        else:
-            plain[name] = array[:, 0] if name == "episode_returns" else array
-    return plain
 
 
 def tensor_specs(

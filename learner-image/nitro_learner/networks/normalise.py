@@ -4,12 +4,12 @@ Both are float64 and merged fragment by fragment in slot order, so a round's sta
 fragment arrived first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from nitro_learner.data.batch import Fragment
+from nitro_learner.data.batch import Lanes
 from nitro_learner.data.shapes import check
 
 EPSILON = 1e-8
@@ -56,7 +56,7 @@ class ObservationNormaliser:
 
     tensors = normaliser.tensors()              # to the actors, with the weights of round k
     x = normaliser(observations)                # of round k, exactly as the actors saw them
-    normaliser.merge(fragments)                 # from here on: round k + 1
+    normaliser.merge(observations)              # from here on: round k + 1
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -70,9 +70,9 @@ class ObservationNormaliser:
         result: np.ndarray = np.clip((observations - mean) / scale, -OBSERVATION_CLIP, OBSERVATION_CLIP)
         return result
 
-    def merge(self, fragments: list[Fragment]) -> None:
-        for fragment in fragments:
-            self._moments.merge(fragment.tensors["observations"].reshape(-1, *self._moments.mean.shape))
+    def merge(self, observations: np.ndarray) -> None:
+        """Take in raw observations [..., *obs]."""
+        self._moments.merge(observations.reshape(-1, *self._moments.mean.shape))
 
     def tensors(self) -> dict[str, np.ndarray]:
         """The wire's `observation.mean` and `observation.var`, float64 [*obs]."""
@@ -99,35 +99,26 @@ class RewardNormaliser:
         self._moments = Moments(())
         self._running: dict[int, np.ndarray] = {}
 
-    def __call__(self, fragments: list[Fragment]) -> list[np.ndarray]:
-        """Take in a round's rewards and return them scaled and clipped to +-10, float32 [L, E] per
-        fragment. Where fragments say who acted (`alive`) and who died (`died`, both bool [L, E]), only the
-        returns of those who acted are taken in, and a return ends with a death.
+    def __call__(self, fragments: Sequence[Lanes]) -> list[np.ndarray]:
+        """Take in a round's rewards and return them scaled and clipped to +-10, float32 [L, lanes] per
+        fragment. Only the returns of those who acted are taken in.
 
         Raises:
             ValueError: arrays of a fragment differ in shape, or a slot goes on with other environments.
         """
         for fragment in fragments:
-            returns, acted = self._returns(fragment), fragment.tensors.get("alive")
-            self._moments.merge(returns.ravel() if acted is None else returns[acted])
+            self._moments.merge(self._returns(fragment)[fragment.alive])
         scale = self.scale
-        return [
-            np.clip(f.tensors["rewards"] * scale, -REWARD_CLIP, REWARD_CLIP).astype(np.float32)
-            for f in fragments
-        ]
+        return [np.clip(f.rewards * scale, -REWARD_CLIP, REWARD_CLIP).astype(np.float32) for f in fragments]
 
     @property
     def scale(self) -> np.float64:
         """The present factor by which rewards are multiplied."""
         return np.float64(1 / np.sqrt(self._moments.variance + EPSILON))
 
-    def _returns(self, fragment: Fragment) -> np.ndarray:
-        rewards = fragment.tensors["rewards"].astype(np.float64)
-        ends = {name: fragment.tensors[name] for name in ("terminated", "truncated")}
-        check(rewards.shape, "rewards", ends)
-        ended = fragment.tensors["terminated"] | fragment.tensors["truncated"]
-        if "died" in fragment.tensors:
-            ended = ended | fragment.tensors["died"]
+    def _returns(self, fragment: Lanes) -> np.ndarray:
+        rewards = fragment.rewards.astype(np.float64)
+        check(rewards.shape, "rewards", {"ended": fragment.ended, "alive": fragment.alive})
         running = self._running.get(fragment.slot) if fragment.resumed else None
         if running is None:
             running = np.zeros(rewards.shape[1])
@@ -137,7 +128,7 @@ class RewardNormaliser:
         returns = np.empty_like(rewards)
         for t, reward in enumerate(rewards):
             returns[t] = running = running * self._gamma + reward
-            running = np.where(ended[t], 0.0, running)
+            running = np.where(fragment.ended[t], 0.0, running)
         self._running[fragment.slot] = running
         return returns
 

@@ -6,7 +6,7 @@ every dtype, shape and value. A message that does not fit exactly is refused, wi
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -25,13 +25,12 @@ from nitro_actor.protocol.fragment import (
     FragmentContainer,
     byte_limit,
     evaluation_specs,
-    of_one_agent,
     tensor_specs,
 )
 from nitro_actor.wire import TensorSpec, WireError
 from nitro_learner.backends.tasks.task import ResultRefused
 from nitro_learner.data.batch import Fragment
-from nitro_learner.data.stacks import restack, restack_agents
+from nitro_learner.data.stacks import restack
 from nitro_learner.sampling.drop_reasons import Reason
 
 
@@ -101,11 +100,8 @@ def read(data: bytes, expect: Expectation) -> Fragment:
     tensors = dict(sent.tensors)
     # By name: the actors of a function that somebody else has made may tell other entries than the job's.
     info = dict(zip(expect.environment.info_metrics, tensors.pop(INFO_METRICS, ()), strict=False))
-    if expect.environment.several:
-        fragment = _of_several_agents(sent.meta, tensors, expect.environment.classes)
-    else:
-        fragment = Fragment(sent.meta, restack(of_one_agent(tensors)))
-    return replace(fragment, info=info) if info else fragment
+    once, by_class = _parted(tensors, expect.environment.classes)
+    return Fragment(sent.meta, once, by_class, info)
 
 
 def end_state(fragment: Fragment) -> dict[str, NDArray[Any]]:
@@ -113,20 +109,22 @@ def end_state(fragment: Fragment) -> dict[str, NDArray[Any]]:
     return {name: array for name, array in fragment.tensors.items() if name.startswith(state.PREFIX)}
 
 
-def _of_several_agents(
-    meta: dict[str, Any], tensors: Mapping[str, NDArray[Any]], classes: tuple[AgentClass, ...]
-) -> Fragment:
+def _parted(
+    tensors: Mapping[str, NDArray[Any]], classes: tuple[AgentClass, ...]
+) -> tuple[dict[str, NDArray[Any]], dict[str, dict[str, NDArray[Any]]]]:
+    """The arrays that an environment has once, and those of each class by field; no classes in an
+    evaluation."""
     once, by_class = {}, {agent_class.name: dict[str, NDArray[Any]]() for agent_class in classes}
     for name, array in tensors.items():
-        group, _, own = name.partition("/")
+        group, _, field_name = name.partition("/")
         if group in by_class:
-            by_class[group][own] = array
+            by_class[group][field_name] = array
         else:
             once[name] = array
-    if "terminated" not in once:  # an evaluation
-        return Fragment(meta, once, {})
+    if "terminated" not in once:
+        return once, {}
     ends = once["terminated"], once["truncated"]
-    return Fragment(meta, once, {name: restack_agents(own, *ends) for name, own in by_class.items()})
+    return once, {name: restack(fields, *ends) for name, fields in by_class.items()}
 
 
 def _decode(data: bytes, limit: int) -> FragmentContainer:

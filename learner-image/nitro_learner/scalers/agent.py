@@ -231,16 +231,20 @@ def _fragment(choices: Sequence[Choice], rewards: Sequence[float]) -> Fragment:
     return Fragment(
         {"slot": 0, "resumed": False, "steps": steps, "envs": 1},
         {
-            "observations": np.stack([choice.features for choice in choices])[:, None],
-            "actions": np.array([[choice.index] for choice in choices], np.int64),
-            "log_probs": np.array([[choice.log_prob] for choice in choices], np.float32),
-            "distribution": np.stack([choice.logits for choice in choices])[:, None],
-            "rewards": np.array(rewards, np.float32)[:, None],
             "terminated": terminated,
             "truncated": np.zeros((steps, 1), np.bool_),
-            "last_observations": choices[-1].features[None],
-            "final_observations": np.zeros((0, FEATURES), np.float32),
-            "episode_returns": np.array([sum(rewards)]),
+            "episode_returns": np.array([[sum(rewards)]]),
             "episode_lengths": np.array([steps], np.int64),
+        },
+        {
+            AGENT: {
+                "observations": np.stack([choice.features for choice in choices])[:, None, None],
+                "actions": np.array([[[choice.index]] for choice in choices], np.int64),
+                "log_probs": np.array([[[choice.log_prob]] for choice in choices], np.float32),
+                "distribution": np.stack([choice.logits for choice in choices])[:, None, None],
+                "rewards": np.array(rewards, np.float32)[:, None, None],
+                "last_observations": choices[-1].features[None, None],
+                "final_observations": np.zeros((0, 1, FEATURES), np.float32),
+            }
         },
     )

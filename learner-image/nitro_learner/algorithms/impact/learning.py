@@ -29,10 +29,11 @@ from nitro_learner.algorithms.ppo.alone import AlonePasses, values_in_chunks
 from nitro_learner.algorithms.ppo.learning import parted
 from nitro_learner.algorithms.ppo.loss import Coefficients, explained_variance
 from nitro_learner.algorithms.ppo.policy import AgentPolicy, load_named
+from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts, When
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.algorithms.updates import adapted, annealed, check_finite, stream
-from nitro_learner.data.batch import Fragment, Rollouts, vectors
+from nitro_learner.data.batch import Fragment, on_device, vectors
 from nitro_learner.data.shapes import check
 from nitro_learner.networks.actor_critic import chunk_size
 from nitro_learner.networks.architecture import network_of
@@ -89,7 +90,7 @@ class Impact:
             raise TypeError(f"{team.algorithm} has no settings of IMPACT")
         (one,) = team.classes
         self.settings = settings = team.settings
-        self._seed, self._device = team.seed, device
+        self._team, self._seed, self._device = team, team.seed, device
         self._network_meta = actor_critic_description(team, one)
         self.network = network_of(team.network, one, team.environment.id)
         generator = torch.Generator().manual_seed(team.seed)
@@ -119,7 +120,8 @@ class Impact:
 
     def take(self, fragments: list[Fragment]) -> None:
         for fragment in fragments:
-            sampled = _Sampled(fragment, self.policy.scaled([fragment])[0])
+            (rewards,) = self.policy.scaled(self._rollouts([fragment]).lanes())
+            sampled = _Sampled(fragment, rewards)
             self._fresh.append(sampled)
             self._waiting.append(sampled)
             if len(self._waiting) == self._fragments_per_batch:
@@ -158,7 +160,10 @@ class Impact:
         kl_after = adapted(c.kl, stats["kl"], self.settings.kl_target)
         self.policy = replace(self.policy, kl_coefficient=kl_after)
         if self.policy.observations is not None:
-            self.policy.observations.merge([sampled.fragment for sampled in fresh])
+            for observations in self._rollouts([sampled.fragment for sampled in fresh]).fields(
+                "observations"
+            ):
+                self.policy.observations.merge(observations)
         surrogate = PpoSurrogate(
             self.network,
             self.network.bind(self.parameters),
@@ -168,7 +173,7 @@ class Impact:
             raw.standardised(),
             agents=1,
             slots=len(fresh),
-            envs=fresh[0].rewards.shape[1],
+            envs=fresh[0].fragment.envs,
         )
         return {DEFAULT_POLICY: UpdateResult(stats, surrogate)}
 
@@ -176,35 +181,44 @@ class Impact:
     def samples(self, batch: list[_Sampled]) -> tuple[Samples, dict[str, float]]:
         """Make samples from fragments, at the present target network and critic, with advantages that are not
         standardised, and their statistics explained_variance and advantage_std."""
-        rollouts = Rollouts(
-            [sampled.fragment for sampled in batch],
-            [sampled.rewards for sampled in batch],
-            prepare=self._inputs,
-            device=self._device,
-        )
-        target, available = self._distribution(rollouts.observations), rollouts.available
+        rollouts = self._rollouts([sampled.fragment for sampled in batch])
+        observations = self._inputs(rollouts.observations(""))
+
+        def of_rows(array: np.ndarray) -> Tensor:
+            return on_device(array, self._device)
+
+        def values(when: When) -> np.ndarray:
+            inputs = observations if when == "" else self._inputs(rollouts.observations(when))
+            found: np.ndarray = self._values(inputs).cpu().numpy()
+            return found
+
+        actions, log_probs = of_rows(rollouts.rows("actions")), of_rows(rollouts.rows("log_probs"))
+        available = of_rows(rollouts.rows("available")) if rollouts.masked else None
+        target = self._distribution(observations)
         if available is not None:
             target = self.network.family.masked(target, available)
-        target_log_probs = self.network.family.log_prob(target, rollouts.actions)
+        target_log_probs = self.network.family.log_prob(target, actions)
         trace = traced(
             rollouts,
-            target_log_probs,
-            self._values,
+            [sampled.rewards for sampled in batch],
+            (target_log_probs - log_probs).cpu().numpy(),
+            values,
             gamma=self.settings.gamma,
             lam=self.settings.gae_lambda,
         )
+        advantages, targets = of_rows(trace.advantages), of_rows(trace.targets)
         samples = Samples(
-            rollouts.observations,
-            rollouts.actions,
-            denominator(target_log_probs, rollouts.log_probs),
+            observations,
+            actions,
+            denominator(target_log_probs, log_probs),
             target,
-            trace.advantages,
-            trace.targets,
+            advantages,
+            targets,
             available,
         )
         return samples, {
-            "explained_variance": explained_variance(trace.values, trace.targets),
-            "advantage_std": trace.advantages.std(correction=0).item(),
+            "explained_variance": explained_variance(of_rows(trace.values), targets),
+            "advantage_std": advantages.std(correction=0).item(),
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -249,11 +263,14 @@ class Impact:
     def _losses(self) -> AlonePasses:
         return AlonePasses(self.network, self.parameters, self._coefficients(), None)
 
-    def _inputs(self, observations: np.ndarray) -> np.ndarray:
+    def _rollouts(self, fragments: list[Fragment]) -> PolicyRollouts:
+        return PolicyRollouts(self._team, self._team.classes[0], [0], fragments)
+
+    def _inputs(self, observations: np.ndarray) -> Tensor:
         """Raw observations [n, *obs] as the networks take them: vectors or images."""
         normalise = self.policy.observations
         rows = observations if normalise is None else normalise(observations)
-        return rows if self.network.images else vectors(rows)
+        return on_device(rows if self.network.images else vectors(rows), self._device)
 
     def _values(self, inputs: Tensor) -> Tensor:
         """V [n] of the networks' inputs."""

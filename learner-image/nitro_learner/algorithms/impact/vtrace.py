@@ -2,13 +2,12 @@
 another one, over parallel lanes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
 
-from nitro_learner.data.batch import Rollouts
+from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts, When
 from nitro_learner.data.shapes import check
 
 
@@ -86,15 +85,16 @@ class TracedRollouts:
         advantages: see `VTrace`; not standardised.
     """
 
-    values: Tensor
-    targets: Tensor
-    advantages: Tensor
+    values: np.ndarray
+    targets: np.ndarray
+    advantages: np.ndarray
 
 
 def traced(
-    rollouts: Rollouts,
-    target_log_probs: Tensor,
-    critic: Callable[[Tensor], Tensor],
+    rollouts: PolicyRollouts,
+    rewards: Sequence[np.ndarray],
+    log_ratios: np.ndarray,
+    critic: Callable[[When], np.ndarray],
     *,
     gamma: float,
     lam: float = 1.0,
@@ -102,23 +102,24 @@ def traced(
     """`vtrace` of fragments.
 
     Args:
-        target_log_probs: of the actions taken under the target policy, f32 [N].
-        critic: observations to V [n].
+        rewards: f32 [L, lanes] of each fragment, as the critic sees them.
+        log_ratios: log of target over behaviour policy at the actions taken, f32 [N].
+        critic: V of the observations of that kind, f32 [n].
         gamma: discount per step.
         lam: shortens the traces.
     """
-    values, following = rollouts.values(critic)
-    found = vtrace(
-        rollouts.by_lane(target_log_probs - rollouts.log_probs),
-        rollouts.rewards,
-        rollouts.by_lane(values),
+    values, following = rollouts.valued(critic)
+    trace = vtrace(
+        rollouts.by_lane(log_ratios),
+        np.concatenate(rewards, axis=1),
+        values,
         following,
         rollouts.terminated,
         rollouts.truncated,
         gamma=gamma,
         lam=lam,
     )
-    return TracedRollouts(values, rollouts.by_row(found.targets), rollouts.by_row(found.advantages))
+    return TracedRollouts(*map(rollouts.by_row, (values, trace.targets, trace.advantages)))
 
 
 def _backward_sums(terms: np.ndarray, factors: np.ndarray) -> np.ndarray:

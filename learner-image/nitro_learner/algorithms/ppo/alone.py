@@ -89,7 +89,8 @@ class Alone(FeedForward):
     def _take_in(self, policy: AgentPolicy, rollouts: PolicyRollouts) -> None:
         """Merge fragment by fragment, which is another order of sums than that of teams."""
         if policy.observations is not None:
-            policy.observations.merge(rollouts.fragments)
+            for observations in rollouts.fields("observations"):
+                policy.observations.merge(observations)
 
     def _acted(self, rollouts: PolicyRollouts) -> None:
         """The one agent acts in every step, so the loss needs no weights."""

@@ -22,7 +22,7 @@ from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts, When
 from nitro_learner.algorithms.ppo.samples import Data, Samples
 from nitro_learner.algorithms.updates import stream
 from nitro_learner.boosting.surrogate import Surrogate
-from nitro_learner.data.batch import Fragment, on_device, vectors
+from nitro_learner.data.batch import on_device, vectors
 from nitro_learner.data.gae import level
 from nitro_learner.networks.actor_critic import PoliciesWithCritics, StackedShape
 
@@ -288,9 +288,9 @@ class Model(ABC, Generic[Network, Data]):
         """Merge a round's observations and states into the statistics, for the next round."""
         if policy.observations is not None:
             seen = rollouts.observations("")[rollouts.alive]
-            policy.observations.merge([Fragment({}, {"observations": seen})])
+            policy.observations.merge(seen)
         if policy.states is not None:
-            policy.states.merge([Fragment({}, {"observations": rollouts.states("")})])
+            policy.states.merge(rollouts.states(""))
 
     def _acted(self, rollouts: PolicyRollouts) -> np.ndarray | None:
         """Weights of the rollouts' rows; see `Samples.weights`."""

@@ -15,7 +15,7 @@ from nitro_actor.protocol.weights import PolicyWeights
 from nitro_api.algorithms.actor_critic import ActorCriticHyperparameters
 from nitro_learner.algorithms.adam import AdamState
 from nitro_learner.algorithms.ppo.memories import CriticMemories
-from nitro_learner.data.batch import Fragment
+from nitro_learner.data.batch import Lanes
 from nitro_learner.networks.actor_critic import PoliciesWithCritics, StackedShape
 from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
 
@@ -87,11 +87,9 @@ class AgentPolicy:
         """The policy after an update."""
         return replace(self, parameters=parameters, adam=adam, kl_coefficient=kl_coefficient)
 
-    def scaled(self, lanes: Sequence[Fragment]) -> list[np.ndarray]:
+    def scaled(self, fragments: Sequence[Lanes]) -> list[np.ndarray]:
         """A round's rewards as the critic sees them, f32 [L, lanes] of each fragment."""
-        if self.rewards is None:
-            return [fragment.tensors["rewards"] for fragment in lanes]
-        return self.rewards(list(lanes))
+        return [f.rewards for f in fragments] if self.rewards is None else self.rewards(fragments)
 
     def weights(
         self, network: PoliciesWithCritics[StackedShape], description: Mapping[str, Any]

@@ -13,7 +13,7 @@ from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.fragment import AGENT_AXIS
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.data import gae
-from nitro_learner.data.batch import Fragment, vectors
+from nitro_learner.data.batch import Fragment, Lanes, check_shapes, vectors
 
 When = Literal["", "last_", "final_"]
 """Which observations: those of the steps, the ones after the last step, or those of truncated episodes."""
@@ -54,14 +54,18 @@ class PolicyRollouts:
             team: to which the agents belong.
             one: their class.
             positions: where they are on its axis.
-            fragments: of the round, of equal steps and environments.
+            fragments: of the round.
+
+        Raises:
+            ValueError: there is no fragment, or their steps and environments differ.
         """
+        check_shapes(fragments)
         self._team, self._class, self._positions = team, one, list(positions)
         self.fragments = list(fragments)
         self._own = [fragment.by_class[one.name] for fragment in fragments]
         self.agents = len(self._positions)
         self.slots = len(fragments)
-        self.length, self.envs = fragments[0].tensors["terminated"].shape
+        self.length, self.envs = map(int, fragments[0].tensors["terminated"].shape)
 
     def fields(self, name: str) -> list[np.ndarray]:
         """A per-agent field of each fragment for the policy's agents alone."""
@@ -80,27 +84,29 @@ class PolicyRollouts:
         """Whether choices of actions may be unavailable."""
         return bool(self._class.action.get("masked"))
 
-    @property
+    @cached_property
     def alive(self) -> np.ndarray:
-        """Whether the agent acted, bool [N]."""
-        return np.stack([alive for alive, _ in self._lives]).reshape(-1)
+        """Whether the agent acted, bool [N]; always, where fragments do not say it."""
+        return self.rows("alive") if "alive" in self._own[0] else np.ones(self._size, bool)
+
+    @cached_property
+    def died(self) -> np.ndarray:
+        """Whether the agent ended by itself in the step, bool [N]; never, where fragments do not say it."""
+        return self.rows("died") if "died" in self._own[0] else np.zeros(self._size, bool)
 
     @property
     def ended(self) -> np.ndarray:
         """Whether nothing follows the transition, bool [N]: its episode terminated, or the agent died."""
-        each = zip(self.fragments, self._lives, strict=True)
-        ended = [fragment.tensors["terminated"][:, :, None] | died for fragment, (_, died) in each]
-        return np.stack(ended).reshape(-1)
+        ended: np.ndarray = self.by_row(self.terminated) | self.died
+        return ended
 
     @property
     def lives_end(self) -> np.ndarray:
         """Whether what an agent remembers ends with a step, bool [F, lanes, L] of F fragments: its episode
         ended, it died, or it was not alive."""
-        ends = []
-        for fragment, (alive, died) in zip(self.fragments, self._lives, strict=True):
-            over = fragment.tensors["terminated"] | fragment.tensors["truncated"]
-            ends.append((over[:, :, None] | died | ~alive).reshape(len(over), -1).T)
-        return np.stack(ends)
+        ends = self.by_row(self.terminated | self.truncated) | self.died | ~self.alive
+        by_lane: np.ndarray = ends.reshape(self.slots, self.length, -1).swapaxes(1, 2)
+        return by_lane
 
     @property
     def memory(self) -> np.ndarray:
@@ -134,20 +140,48 @@ class PolicyRollouts:
         one_hot = np.eye(len(self._class.agents), dtype=np.float32)[self._positions]
         return np.tile(one_hot, (rows // self.agents, 1))
 
-    def lanes(self) -> list[Fragment]:
-        """Rewards, ends, and who acted and died, as fragments of lanes, [L, E * k]."""
-        found = []
-        own = self.fields("rewards")
-        for fragment, (alive, died), rewards in zip(self.fragments, self._lives, own, strict=True):
-            tensors = {
-                "rewards": self._rewards(fragment, rewards),
-                "terminated": self._ends(fragment, "terminated"),
-                "truncated": self._ends(fragment, "truncated"),
-                "alive": alive.reshape(self.length, -1),
-                "died": died.reshape(self.length, -1),
-            }
-            found.append(Fragment(fragment.meta, tensors))
-        return found
+    def lanes(self) -> list[Lanes]:
+        """The rewards of each fragment along time."""
+        rewards = [self._rewards(*pair) for pair in zip(self.fragments, self.fields("rewards"), strict=True)]
+        ended = self._by_fragment(self.terminated | self.truncated | self.by_lane(self.died))
+        alive = self._by_fragment(self.by_lane(self.alive))
+        return [
+            Lanes(fragment.slot, fragment.resumed, *arrays)
+            for fragment, *arrays in zip(self.fragments, rewards, ended, alive, strict=True)
+        ]
+
+    @cached_property
+    def terminated(self) -> np.ndarray:
+        """Whether a step ended its episode in a terminal state, bool [L, lanes of all fragments]."""
+        return self._of_episodes("terminated")
+
+    @cached_property
+    def truncated(self) -> np.ndarray:
+        """Whether a step ended its episode by a limit, bool [L, lanes of all fragments]."""
+        return self._of_episodes("truncated")
+
+    def by_lane(self, rows: np.ndarray) -> np.ndarray:
+        """Rows [N] as lanes, [L, lanes of all fragments]."""
+        return np.concatenate(list(rows.reshape(self.slots, self.length, -1)), axis=1)
+
+    def by_row(self, lanes: np.ndarray) -> np.ndarray:
+        """Lanes of all fragments, [L, lanes], as rows [N]."""
+        return np.stack(self._by_fragment(lanes)).reshape(-1)
+
+    def valued(self, values: Callable[[When], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """V of each step, and V of what followed it as `gae.next_values` gives it, f32 [L, lanes of all
+        fragments].
+
+        Args:
+            values: the critic's, f32 [n], of the observations or states of that kind. The first call is of
+                the steps'.
+        """
+        steps = values("").reshape(self.slots, self.length, -1)
+        last = values("last_").reshape(self.slots, -1)
+        final = np.split(values("final_"), np.cumsum([len(cut) * self.agents for cut in self.cut])[:-1])
+        ends = map(self._by_fragment, (self.terminated, self.truncated))
+        following = map(gae.next_values, steps, last, final, *ends)
+        return np.concatenate(list(steps), axis=1), np.concatenate(list(following), axis=1)
 
     def estimates(
         self,
@@ -160,68 +194,35 @@ class PolicyRollouts:
         """Generalised advantage estimates along the lanes.
 
         Args:
-            rewards: f32 [L, E * k] of each fragment, as the critic sees them.
-            values: the critic's, f32 [n], of the observations or states of that kind.
+            rewards: f32 [L, lanes] of each fragment, as the critic sees them.
+            values: see `valued`.
             gamma: discount per step.
             gae_lambda: lambda of the estimate.
         """
-        lanes = self.envs * self.agents
-        steps = values("")
-        by_fragment = steps.reshape(-1, self.length, lanes)
-        last = values("last_").reshape(-1, lanes)
-        terminated, truncated = (
-            [self._ends(fragment, name) for fragment in self.fragments]
-            for name in ("terminated", "truncated")
-        )
-        counts = [int((cut & ~end).sum()) for cut, end in zip(truncated, terminated, strict=True)]
-        final = np.split(values("final_"), np.cumsum(counts)[:-1])
-        following = map(gae.next_values, by_fragment, last, final, terminated, truncated)
-        advantages = self._advantages(
-            np.concatenate(rewards, axis=1),
-            np.concatenate(list(by_fragment), axis=1),
-            np.concatenate(list(following), axis=1),
-            np.concatenate(terminated, axis=1),
-            np.concatenate(truncated, axis=1),
-            gamma,
-            gae_lambda,
-        )
-        by_fragment = np.stack(np.split(advantages, len(self.fragments), axis=1))
-        return Estimates(steps, by_fragment.reshape(-1))
-
-    def _advantages(
-        self,
-        rewards: np.ndarray,
-        values: np.ndarray,
-        following: np.ndarray,
-        terminated: np.ndarray,
-        truncated: np.ndarray,
-        gamma: float,
-        gae_lambda: float,
-    ) -> np.ndarray:
-        """The advantages of the lanes of all fragments, f32 [L, lanes]."""
-        alive, died = (
-            np.concatenate([each.reshape(len(rewards), -1) for each in lanes], axis=1)
-            for lanes in zip(*self._lives, strict=True)
-        )
-        if not alive.all():
-            values, following = gae.through_waiting(
-                rewards, values, following, alive, terminated, truncated, gamma=gamma
+        seen = np.concatenate(rewards, axis=1)
+        of_steps, following = self.valued(values)
+        now, then = of_steps, following
+        if not self.alive.all():
+            alive = self.by_lane(self.alive)
+            now, then = gae.through_waiting(
+                seen, now, then, alive, self.terminated, self.truncated, gamma=gamma
             )
-        return gae.advantages(
-            rewards, values, following, terminated | died, truncated, gamma=gamma, lam=gae_lambda
-        )
+        ended = self.terminated | self.by_lane(self.died)
+        advantages = gae.advantages(seen, now, then, ended, self.truncated, gamma=gamma, lam=gae_lambda)
+        return Estimates(self.by_row(of_steps), self.by_row(advantages))
 
-    @cached_property
-    def _lives(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Whether an agent acted in a step and whether it died in it, bool [L, E, k] of each fragment.
-        Fragments carry neither for agents that live as long as their episode."""
-        if "alive" in self._own[0]:
-            return list(zip(self.fields("alive"), self.fields("died"), strict=True))
-        shape = (self.length, self.envs, self.agents)
-        return [(np.ones(shape, bool), np.zeros(shape, bool))] * self.slots
+    @property
+    def _size(self) -> int:
+        """N."""
+        return self.slots * self.length * self.envs * self.agents
 
-    def _ends(self, fragment: Fragment, name: str) -> np.ndarray:
-        return np.repeat(fragment.tensors[name], self.agents, axis=1)
+    def _of_episodes(self, name: str) -> np.ndarray:
+        ends = [np.repeat(fragment.tensors[name], self.agents, axis=1) for fragment in self.fragments]
+        return np.concatenate(ends, axis=1)
+
+    def _by_fragment(self, lanes: np.ndarray) -> list[np.ndarray]:
+        """The lanes of all fragments, [L, lanes], fragment by fragment."""
+        return np.split(lanes, self.slots, axis=1)
 
     def _rewards(self, fragment: Fragment, own: np.ndarray) -> np.ndarray:
         """[L, E * k]: each agent's own [L, E, k], or the sum over the team."""

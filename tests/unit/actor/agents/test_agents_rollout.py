@@ -154,7 +154,7 @@ def test_policies_see_stacks_of_frames() -> None:
     game = Game(environment)
     policies = game.policy(container(environment.spec))
     found = play(environment, 60)
-    read = fragments.restack_agents(
+    read = fragments.restack(
         {n.partition("/")[2]: a for n, a in found.items() if n.startswith("hunter/")},
         found["terminated"],
         found["truncated"],

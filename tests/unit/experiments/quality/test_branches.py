@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiment_support import spec
-from learner_support import HOPPER, fragment
+from learner_support import HOPPER, fragment, lanes_of
 from nitro_api import NitroTrainingJob, load_job, resolve
 from nitro_experiments.quality import detection
 from nitro_experiments.quality.branches import BranchDir, branches
@@ -99,7 +99,7 @@ def test_additional_slots_have_what_the_learner_carries_of_their_episodes(source
     """Slot 0 is all that the branch's rounds have of the run; slot 3 was last used some rounds ago."""
     rewards, memories = RewardNormaliser(0.9), CriticMemories(5)
     played = [fragment(slot, envs=2) for slot in (0, 3)]
-    rewards(played)
+    rewards([lanes_of(part) for part in played])
     memories.keep(played, np.arange(20, dtype=np.float32).reshape(2, 2, 5))
     data = spec()["job"]
     data["spec"]["algorithm"]["hyperparameters"]["normaliseRewards"] = True
@@ -131,7 +131,7 @@ def test_additional_slots_have_what_the_learner_carries_of_their_episodes(source
     assert own.any()
     for other in others:
         np.testing.assert_array_equal(other, own)
-    rewards(following)
+    rewards([lanes_of(part) for part in following])
     carried = rewards.state_dict()["running"]
     for slot in ("1", "2"):
         np.testing.assert_array_equal(carried[slot], carried["0"])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from actor_support import environment, policies_of, rollout
-from learner_support import job
+from learner_support import job, lone_fragment
 from nitro_actor.environment import Environment
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
@@ -36,7 +36,7 @@ class PlayedProbe:
     async def sample(self, slots: int) -> list[Fragment]:
         policy, steps = policies_of(self.policies.weights()[DEFAULT_POLICY], self._env.spec), 24
         return [
-            Fragment(
+            lone_fragment(
                 {"slot": slot, "resumed": False}, rollout(self._env, policy, seed=slot, steps=steps, state={})
             )
             for slot in range(slots)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from actor_support import policies_of, rollout
-from learner_support import HOPPER, fragment, job, learner_of
+from learner_support import HOPPER, fragment, job, learner_of, lone_fragment, plain
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
 from nitro_actor.protocol.environment import DescribedEnvironment
@@ -22,7 +22,6 @@ from nitro_learner.algorithms.ppo.loss import Coefficients, gradients, terms
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.data.batch import Fragment
-from nitro_learner.data.stacks import restack
 from nitro_learner.networks.distributions import Categorical, Distribution, Gaussian
 from nitro_learner.networks.module import ActorCriticModule
 
@@ -158,7 +157,7 @@ def vtrace_by_definition(
     f: Fragment, rho: np.ndarray, value: np.ndarray, following: np.ndarray, gamma: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """V-trace's targets and advantages of a fragment, [L, E] in float64."""
-    rewards, terminated = f.tensors["rewards"], f.tensors["terminated"]
+    rewards, terminated = plain(f)["rewards"], f.tensors["terminated"]
     ended = terminated | f.tensors["truncated"]
     rho, after = np.minimum(rho, 1.0), np.where(terminated, 0.0, following)
     targets, advantages = np.empty_like(value), np.empty_like(value)
@@ -189,11 +188,11 @@ def test_a_pass_equals_autograd_on_the_formulas() -> None:
     )
 
     def rows(name: str) -> Tensor:
-        return torch.from_numpy(np.asarray(f.tensors[name], np.float64).reshape(-1, 11))
+        return torch.from_numpy(np.asarray(plain(f)[name], np.float64).reshape(-1, 11))
 
-    observations, n = rows("observations"), f.tensors["rewards"].size
-    actions = torch.from_numpy(f.tensors["actions"].astype(np.float64).reshape(n, -1))
-    mu = torch.from_numpy(f.tensors["log_probs"].astype(np.float64).reshape(n))
+    observations, n = rows("observations"), plain(f)["rewards"].size
+    actions = torch.from_numpy(plain(f)["actions"].astype(np.float64).reshape(n, -1))
+    mu = torch.from_numpy(plain(f)["log_probs"].astype(np.float64).reshape(n))
     gaussian = Gaussian()
     with torch.no_grad():
         target_params = target.policy(observations)
@@ -268,12 +267,12 @@ def test_n_and_k_default_by_action_space() -> None:
     spec = job("paper", **SMALL, **{HYPER + "batchSize": 0}).spec
     discrete_fragment = sampled()
     rng = np.random.default_rng(0)
-    tensors = dict(discrete_fragment.tensors) | {
+    tensors = plain(discrete_fragment) | {
         "actions": rng.integers(3, size=(32, 2)),
         "distribution": rng.standard_normal((32, 2, 3), np.float32),
     }
     algorithm = learner_of(spec, discrete)
-    algorithm.take([Fragment(discrete_fragment.meta, tensors)])
+    algorithm.take([lone_fragment(discrete_fragment.meta, tensors)])
     assert [algorithm.replay() for _ in range(2)] == [True, False]
     algorithm = learner_of(spec, HOPPER)
     algorithm.take([sampled()])
@@ -354,8 +353,8 @@ def test_it_learns_from_images() -> None:
     policy = policies_of(algorithm.weights()[DEFAULT_POLICY], env.spec)
     before = parameters(algorithm)
     for slot in range(2):
-        tensors = restack(rollout(env, policy, seed=slot, steps=60, state={}))
-        algorithm.take([Fragment({"slot": slot, "resumed": False}, tensors)])
+        tensors = rollout(env, policy, seed=slot, steps=60, state={})
+        algorithm.take([lone_fragment({"slot": slot, "resumed": False}, tensors)])
     assert algorithm.replay()
     surrogate = algorithm.end_round(1)[DEFAULT_POLICY].surrogate
     assert not torch.equal(parameters(algorithm), before)

@@ -9,7 +9,16 @@ from torch import Tensor
 
 import actor_support
 from actor_support import environment, policies_of
-from learner_support import by_autograd, by_hand, learner_of, module_of, parts_of, samples_of
+from learner_support import (
+    by_autograd,
+    by_hand,
+    learner_of,
+    lone_fragment,
+    module_of,
+    parts_of,
+    plain,
+    samples_of,
+)
 from masked_environments import SIZES
 from nitro_actor.environment import Environment
 from nitro_actor.protocol.environment import DescribedEnvironment
@@ -22,7 +31,6 @@ from nitro_learner.algorithms.ppo.loss import Coefficients, terms
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import gradient_noise
 from nitro_learner.data.batch import Fragment
-from nitro_learner.data.stacks import restack
 from train_support import job
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -56,7 +64,7 @@ def learner(env: Environment, name: str = "ppo", memory: bool = False, **hyper: 
 def sampled(algorithm: Any, env: Environment, seed: int, state: Any = None) -> tuple[Fragment, Any]:
     policy = policies_of(algorithm.weights()[DEFAULT_POLICY], env.spec)
     tensors = actor_support.rollout(env, policy, seed=seed, steps=STEPS, state=state or {})
-    return Fragment({"slot": 0, "resumed": bool(state)}, restack(tensors)), bare(tensors)
+    return lone_fragment({"slot": 0, "resumed": bool(state)}, tensors), bare(tensors)
 
 
 def by_torch(params: Tensor, actions: Tensor, available: Tensor, kind: str) -> tuple[Tensor, Tensor]:
@@ -147,9 +155,9 @@ def test_impact_weighs_by_masked_probabilities() -> None:
     fragment, _ = sampled(algorithm, env, 1)
     from nitro_learner.algorithms.impact.learning import _Sampled
 
-    samples, _ = algorithm.samples([_Sampled(fragment, fragment.tensors["rewards"])])
-    np.testing.assert_allclose(samples.log_probs, fragment.tensors["log_probs"].reshape(-1), atol=1e-5)
-    sent = fragment.tensors["distribution"].reshape(STEPS, -1)
+    samples, _ = algorithm.samples([_Sampled(fragment, plain(fragment)["rewards"])])
+    np.testing.assert_allclose(samples.log_probs, plain(fragment)["log_probs"].reshape(-1), atol=1e-5)
+    sent = plain(fragment)["distribution"].reshape(STEPS, -1)
     np.testing.assert_allclose(samples.distribution, sent, atol=1e-5)
     assert (np.asarray(samples.distribution) == -1e9).any()
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from learner_support import HOPPER, fragment, job, learner_of, parts_of
+from learner_support import HOPPER, fragment, job, learner_of, parts_of, plain
 from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.base import SINGLE_AGENT, UpdateResult
@@ -60,7 +60,7 @@ class Swarm:
     def begin_round(self, round: int, rounds: int) -> None: ...
 
     def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:  # noqa: ARG002
-        self.mean = float(np.mean([one.tensors["rewards"].mean() for one in fragments]))
+        self.mean = float(np.mean([plain(one)["rewards"].mean() for one in fragments]))
         surrogate: Any = object()
         return {name: UpdateResult({"kl": self.mean}, surrogate) for name in self.policies}
 

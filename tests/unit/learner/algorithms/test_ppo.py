@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from learner_support import HOPPER, fragment, job, learner_of, module_of, parts_of
+from learner_support import HOPPER, fragment, job, learner_of, module_of, parts_of, plain
 from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
@@ -385,16 +385,16 @@ def test_trains_on_the_statistics_that_the_actors_used() -> None:
     played = rounds(2)
     for fragments in played:
         for f in fragments:
-            f.tensors["observations"][:] = 7 + 2 * f.tensors["observations"]
+            plain(f)["observations"][:] = 7 + 2 * plain(f)["observations"]
     sent = algorithm.weights()[DEFAULT_POLICY].tensors
     assert not sent["observation.mean"].any()
     first = algorithm.update(played[0], 1)[DEFAULT_POLICY]
     np.testing.assert_array_equal(
-        first.surrogate.samples.observations[:2], played[0][0].tensors["observations"][0]
+        first.surrogate.samples.observations[:2], plain(played[0][0])["observations"][0]
     )
     sent = algorithm.weights()[DEFAULT_POLICY].tensors
     np.testing.assert_allclose(sent["observation.mean"], 7, atol=0.5)
     second = algorithm.update(played[1], 2)[DEFAULT_POLICY]
-    raw = played[1][0].tensors["observations"][0]
+    raw = plain(played[1][0])["observations"][0]
     expected = (raw - sent["observation.mean"]) / np.sqrt(sent["observation.var"] + 1e-8)
     np.testing.assert_allclose(second.surrogate.samples.observations[:2], expected, atol=1e-5)

@@ -12,13 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner_support import fragment
 from nitro_learner.algorithms.impact.learning import denominator
 from nitro_learner.algorithms.impact.vtrace import vtrace
 from nitro_learner.algorithms.ppo.loss import Coefficients, explained_variance, gradients, terms
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.data import gae
-from nitro_learner.data.batch import Fragment
+from nitro_learner.data.batch import Lanes
 from nitro_learner.networks.distributions import Gaussian
 from nitro_learner.networks.normalise import RewardNormaliser
 
@@ -132,18 +131,19 @@ def test_impact_s_denominator_is_of_two_policies_at_the_same_actions() -> None:
         denominator(torch.zeros(6), torch.zeros(6, 1))
 
 
-def changed(original: Fragment, name: str, array: np.ndarray) -> Fragment:
-    return replace(original, tensors={**original.tensors, name: array})
+def rewards_of(slot: int = 0, *, envs: int = 2, resumed: bool = False) -> Lanes:
+    shape = (8, envs)
+    return Lanes(slot, resumed, np.zeros(shape, np.float32), np.zeros(shape, bool), np.ones(shape, bool))
 
 
 def test_rewards_are_not_normalised_with_ends_of_another_shape() -> None:
-    wrong = changed(fragment(length=8, envs=2), "truncated", np.zeros((8, 1), bool))
-    with pytest.raises(ValueError, match=re.escape("truncated has the shape (8, 1), but rewards (8, 2)")):
+    wrong = replace(rewards_of(), ended=np.zeros((8, 1), bool))
+    with pytest.raises(ValueError, match=re.escape("ended has the shape (8, 1), but rewards (8, 2)")):
         RewardNormaliser(0.9)([wrong])
 
 
 def test_a_slot_cannot_go_on_with_other_environments() -> None:
     normaliser = RewardNormaliser(0.9)
-    normaliser([fragment(slot=3, length=8, envs=1)])
+    normaliser([rewards_of(3, envs=1)])
     with pytest.raises(ValueError, match=re.escape("the return carried by slot 3 has the shape (1,)")):
-        normaliser([fragment(slot=3, length=8, envs=2, resumed=True)])
+        normaliser([rewards_of(3, resumed=True)])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner_support import HOPPER, fragment, job, learner_of, module, module_of, parts_of
+from learner_support import HOPPER, fragment, job, learner_of, module, module_of, parts_of, plain
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.algorithms.base import UpdateResult
@@ -199,7 +199,7 @@ def test_the_policy_objective_standardises_advantages_independent_of_the_loss(na
     algorithm = learner_of(job("paper", **overrides).spec, HOPPER)
     fragments = [fragment(slot) for slot in range(4)]
     for each in fragments:
-        each.tensors["rewards"] += 1  # more than the critic foresees, so the advantages' mean is far from 0
+        plain(each)["rewards"] += 1  # more than the critic foresees, so the advantages' mean is far from 0
     if isinstance(algorithm, Ppo):
         found = algorithm.update(fragments, 1)[DEFAULT_POLICY].surrogate
     else:

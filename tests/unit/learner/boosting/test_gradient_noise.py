@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from learner_support import HOPPER, fragment, job, learner_of, module_of, parts_of
+from learner_support import HOPPER, fragment, job, learner_of, module_of, parts_of, plain
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.boosting.gradient_noise import GradientNoise, NoiseMeter, gradient_noise
@@ -115,7 +115,7 @@ def test_a_ppo_rounds_noise_is_that_of_its_trajectories_before_the_update(
     for slot in range(slots):
         for env in range(envs):
             mine: Samples = surrogate.samples.rows(rows[slot, :, env])
-            observed = fragments[slot].tensors["observations"][:, env]
+            observed = plain(fragments[slot])["observations"][:, env]
             np.testing.assert_array_equal(mine.observations.numpy(), observed)
             params = network.policy(mine.observations)
             log_prob = parts_of(before)[0].family.log_prob(params, mine.actions)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from actor_support import environment, policy_of, rollout, spec_of
-from learner_support import job, learner_of, module, module_of
+from learner_support import job, learner_of, lone_fragment, module, module_of, plain
 from nitro_actor.actions import Discrete
 from nitro_actor.config import AtariConfig, EnvironmentConfig
 from nitro_actor.environment import Environment
@@ -24,8 +24,6 @@ from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.algorithms.base import OnPolicyLearner
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.boosting.detector import Detector
-from nitro_learner.data.batch import Fragment
-from nitro_learner.data.stacks import restack
 from nitro_learner.networks.architecture import NetworkMisfit
 from nitro_learner.networks.images import Image
 
@@ -76,7 +74,7 @@ def test_frame_stacks_equal_those_that_the_policy_saw(stack: int) -> None:
         policy.seen.clear()
         tensors = rollout(env, policy, seed=seed, steps=3 * 20, state=state)
         state = {n.removeprefix("state/"): a for n, a in tensors.items() if n.startswith("state/")}
-        whole = restack(tensors)
+        whole = plain(lone_fragment({}, tensors))
         assert "earlier_observations" not in whole
         np.testing.assert_array_equal(whole["observations"], np.stack(policy.seen))
         np.testing.assert_array_equal(whole["last_observations"], env.observations[AGENT])
@@ -98,7 +96,7 @@ def test_an_atari_fragment_carries_each_frame_once_and_signs_of_rewards() -> Non
     tensors = rollout(env, policy, seed=1, steps=400, state={})
     assert tensors["observations"].shape == (200, 2, 84, 84)
     assert tensors["earlier_observations"].shape == (2, 3, 84, 84)
-    np.testing.assert_array_equal(restack(tensors)["observations"], np.stack(policy.seen))
+    np.testing.assert_array_equal(plain(lone_fragment({}, tensors))["observations"], np.stack(policy.seen))
     assert set(np.unique(tensors["rewards"])) == {0.0, 1.0}
     # Returns stay what the game pays: its smallest reward is 5.
     running = tensors["state/returns"].sum() + tensors["episode_returns"].sum()
@@ -174,9 +172,7 @@ def test_the_ratio_of_a_round_is_that_of_the_dense_hessian() -> None:
     )
     before = {name: array.copy() for name, array in algorithm.weights()[DEFAULT_POLICY].tensors.items()}
     fragments = [
-        Fragment(
-            {"slot": slot, "resumed": False}, restack(rollout(env, policy, seed=slot, steps=48, state={}))
-        )
+        lone_fragment({"slot": slot, "resumed": False}, rollout(env, policy, seed=slot, steps=48, state={}))
         for slot in range(2)
     ]
     result = algorithm.update(fragments, 1)[DEFAULT_POLICY]

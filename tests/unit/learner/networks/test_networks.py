@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from actor_support import action_of, policy_of, spec_of
-from learner_support import fragment, job, learner_of, module, module_of, parts_of
+from learner_support import fragment, job, learner_of, module, module_of, parts_of, plain
 from nitro_actor.actions import Continuous, Discrete, MultiBinary, MultiDiscrete, WholeNumbers
 from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.protocol.agents import AGENT
@@ -55,13 +55,13 @@ def test_policy_equals_the_actors_policy(
     )
     assert isinstance(algorithm, Ppo)
     shifted = fragment(length=200)
-    shifted.tensors["observations"][:] = 3 + 20 * shifted.tensors["observations"]  # some are clipped at 10
+    plain(shifted)["observations"][:] = 3 + 20 * plain(shifted)["observations"]  # some are clipped at 10
     shape, parameters = parts_of(algorithm)
     observations = algorithm.learned[AGENT].observations
     if observations is not None:
-        observations.merge([shifted])
+        observations.merge(plain(shifted)["observations"])
     parameters += 0.3 * torch.randn(parameters.shape, generator=torch.Generator().manual_seed(0))
-    raw = 60 * shifted.tensors["observations"][:, 0]
+    raw = 60 * plain(shifted)["observations"][:, 0]
     inputs = observations(raw) if observations is not None else raw
     expected = module_of(algorithm).policy(torch.from_numpy(inputs)).detach().numpy()
 

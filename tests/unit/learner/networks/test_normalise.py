@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from learner_support import fragment
-from nitro_learner.data.batch import Fragment
+from learner_support import fragment, lanes_of, plain
+from nitro_learner.data.batch import Lanes
 from nitro_learner.networks.normalise import Moments, ObservationNormaliser, RewardNormaliser
 
 
@@ -22,10 +22,10 @@ def test_moments_equal_those_of_all_rows() -> None:
 def test_observations_are_standardised_only_with_merged_statistics() -> None:
     normaliser = ObservationNormaliser((11,))
     f = fragment(length=500)
-    f.tensors["observations"][:] = 5 + 3 * f.tensors["observations"]
-    raw = f.tensors["observations"][:, 0]
+    plain(f)["observations"][:] = 5 + 3 * plain(f)["observations"]
+    raw = plain(f)["observations"][:, 0]
     np.testing.assert_array_equal(normaliser(raw), np.clip(raw, -10, 10))  # before the first round: unchanged
-    normaliser.merge([f])
+    normaliser.merge(raw)
     x = normaliser(raw)
     np.testing.assert_allclose(x.mean(0), 0, atol=1e-5)
     np.testing.assert_allclose(x.std(0), 1, atol=1e-5)
@@ -35,14 +35,11 @@ def test_observations_are_standardised_only_with_merged_statistics() -> None:
     assert tensors["observation.mean"].dtype == tensors["observation.var"].dtype == np.float64
 
 
-def rewards_of(slot: int, rewards: list[float], *, resumed: bool, ends: tuple[int, ...] = ()) -> Fragment:
+def rewards_of(slot: int, rewards: list[float], *, resumed: bool, ends: tuple[int, ...] = ()) -> Lanes:
     ended = np.zeros((len(rewards), 1), bool)
     ended[list(ends)] = True
     column = np.array(rewards, np.float32)[:, None]
-    none = np.zeros_like(ended)
-    return Fragment(
-        {"slot": slot, "resumed": resumed}, {"rewards": column, "terminated": ended, "truncated": none}
-    )
+    return Lanes(slot, resumed, column, ended, np.ones_like(ended))
 
 
 def test_rewards_are_divided_by_the_deviation_of_the_discounted_return() -> None:
@@ -68,9 +65,9 @@ def test_discounted_returns_continue_in_a_slot_with_its_episodes() -> None:
 
 def test_continues_to_the_bit() -> None:
     one, two = RewardNormaliser(0.9), RewardNormaliser(0.9)
-    one([fragment(slot, envs=4) for slot in range(3)])
+    one([lanes_of(fragment(slot, envs=4)) for slot in range(3)])
     two.load_state_dict(one.state_dict())
-    following = [fragment(slot, envs=4, resumed=True, seed=1) for slot in range(3)]
+    following = [lanes_of(fragment(slot, envs=4, resumed=True, seed=1)) for slot in range(3)]
     for a, b in zip(one(following), two(following), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -87,10 +84,8 @@ def test_steps_of_agents_that_are_dead_say_nothing_of_returns() -> None:
     rewards[5:, 0] = 0
     alive, died = np.ones((10, 2), bool), np.zeros((10, 2), bool)
     alive[5:, 0], died[4, 0], alive[:4, 1] = False, True, False
-    none = np.zeros((10, 2), bool)
-    tensors = {"rewards": rewards, "alive": alive, "died": died, "terminated": none, "truncated": none}
     normaliser = RewardNormaliser(0.9)
-    normaliser([Fragment({"slot": 0, "resumed": False}, tensors)])
+    normaliser([Lanes(0, False, rewards, died, alive)])
     returns, running = [], np.zeros(2)
     for step in range(10):
         running = 0.9 * running + rewards[step]

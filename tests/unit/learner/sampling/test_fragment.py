@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dispatch_support import ENVIRONMENT, ENVS, STEPS, fragment_bytes, fragment_of, old, stored
+from learner_support import plain
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_learner.sampling import fragments
@@ -54,9 +55,10 @@ def test_a_sound_fragment_is_read() -> None:
     fragment = fragments.read(fragment_bytes(meta, tensors), expectation())
     assert fragment.slot == 1
     assert fragment.meta["attempt"] == 0
-    assert set(fragment.tensors) == set(tensors)
+    found = plain(fragment)
+    assert set(found) == set(tensors)
     for name, array in tensors.items():
-        np.testing.assert_array_equal(fragment.tensors[name], array)
+        np.testing.assert_array_equal(found[name], array)
     assert list(fragments.end_state(fragment)) == ["state/qpos"]
 
 
@@ -70,7 +72,7 @@ def test_a_fragment_has_exactly_the_optional_tensors_that_were_asked_for(wanted:
     for held in SETS:
         data = stored(REQUEST | {"optionalTensors": list(held)})
         if held == wanted:
-            assert set(fragments.read(data, expect).tensors) & set(OPTIONAL_TENSORS) == wanted
+            assert set(plain(fragments.read(data, expect))) & set(OPTIONAL_TENSORS) == wanted
         else:
             refusal = refused(data, expect)
             assert refusal.reason == "wrong_shape"
@@ -189,7 +191,7 @@ def test_the_limit_leaves_room_for_every_sound_fragment() -> None:
     tensors["final_observations"] = np.zeros((STEPS, 3), np.float32)
     tensors["episode_returns"], tensors["episode_lengths"] = np.zeros(STEPS), np.ones(STEPS, np.int64)
     assert (
-        len(fragments.read(fragment_bytes(meta, tensors), expectation()).tensors["final_observations"])
+        len(plain(fragments.read(fragment_bytes(meta, tensors), expectation()))["final_observations"])
         == STEPS
     )
 
@@ -255,4 +257,4 @@ def test_fuzzed_messages_are_refused_or_sound(data: bytes) -> None:
     except FragmentRefused:
         return
     assert fragment.meta["seed"] == 77
-    assert all(np.isfinite(array).all() for array in fragment.tensors.values() if array.dtype.kind == "f")
+    assert all(np.isfinite(array).all() for array in plain(fragment).values() if array.dtype.kind == "f")

@@ -14,12 +14,11 @@ from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.fragment import (
     AGENT_AXIS,
     FragmentContainer,
-    of_one_agent,
     tensor_specs,
 )
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_learner.data.batch import Fragment
-from nitro_learner.data.stacks import restack, restack_agents
+from nitro_learner.data.stacks import restack
 from nitro_learner.sampling import fragments
 from nitro_learner.sampling.fragments import Expectation, FragmentRefused, SlotRequest
 
@@ -216,9 +215,10 @@ def test_any_classes_come_back_as_they_were_sent(
         assert set(found) == set(own) - {"earlier_observations"}
         for i in range(len(one.agents)):  # each agent is what it would be alone
             alone = {name: array.take(i, axis=AGENT_AXIS[name]) for name, array in own.items()}
-            whole = restack(alone | {"terminated": terminated, "truncated": truncated})
+            fields = {name: np.expand_dims(array, AGENT_AXIS[name]) for name, array in alone.items()}
+            whole = restack(fields, terminated, truncated)
             for name in found:
-                taken = found[name].take(i, axis=AGENT_AXIS[name])
+                taken = found[name].take([i], axis=AGENT_AXIS[name])
                 np.testing.assert_array_equal(taken, whole[name], err_msg=name)
 
 
@@ -233,7 +233,7 @@ def test_the_axis_of_each_field_is_the_agents() -> None:
 
 def test_a_class_without_stacks_is_read_unchanged() -> None:
     fields = {"observations": np.zeros((2, 1, 3, 4), np.float32)}
-    assert restack_agents(fields, np.zeros((2, 1), bool), np.zeros((2, 1), bool)) == fields
+    assert restack(fields, np.zeros((2, 1), bool), np.zeros((2, 1), bool)) == fields
 
 
 def test_the_global_state_is_there_where_it_is_asked_for_and_the_environment_has_one() -> None:
@@ -372,27 +372,15 @@ def test_an_evaluation_has_a_return_for_each_agent() -> None:
         )
 
 
-def test_one_agent_is_read_as_views_of_the_same_arrays() -> None:
-    named = tensors_of(ONE, *ends()) | {"state/qpos": np.zeros((2, 5))}
-    plain = of_one_agent(named)
-    assert plain["observations"].shape == (5, 2, 4, 4)
-    assert plain["episode_returns"].shape == (3,)
-    for one, other in zip(named.values(), plain.values(), strict=True):
-        assert np.shares_memory(one, other) or not one.size
-    assert list(plain) == [name.removeprefix("agent/") for name in named]
-
-
-def test_a_fragment_of_one_agent_has_the_grouped_view_too() -> None:
+def test_one_agent_is_read_as_a_class_of_one() -> None:
     tensors = tensors_of(ONE, *ends()) | {"state/qpos": np.zeros((2, 5))}
     fragment = read(sent(tensors), ONE | {"resumable": True})
-    assert fragment.classes is None
+    assert set(fragment.tensors) == {name for name in tensors if not name.startswith("agent/")}
     (fields,) = fragment.by_class.values()
     assert list(fragment.by_class) == ["agent"]
     assert set(fields) == {n.partition("/")[2] for n in tensors if n.startswith("agent/")} - {
         "earlier_observations"
     }
-    for name, array in fields.items():
-        assert np.shares_memory(array, fragment.tensors[name])
     assert fields["observations"].shape == (5, 2, 1, 4, 4, 3)
     assert fields["final_observations"].shape == (2, 1, 4, 4, 3)
     np.testing.assert_array_equal(fields["rewards"], tensors["agent/rewards"])

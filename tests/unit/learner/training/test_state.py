@@ -16,7 +16,10 @@ from nitro_learner.training.state import TrainingState
 def fragment(
     steps: int, returns: list[float], lengths: list[int] | None = None, *, resumable: bool = True
 ) -> Fragment:
-    tensors = {"episode_returns": np.array(returns), "episode_lengths": np.array(lengths or [], np.int64)}
+    tensors = {
+        "episode_returns": np.array(returns)[:, None],
+        "episode_lengths": np.array(lengths or [], np.int64),
+    }
     state = {"state/returns": np.zeros(1)} if resumable else {}
     return Fragment({"slot": 0, "steps": steps}, tensors | state)
 

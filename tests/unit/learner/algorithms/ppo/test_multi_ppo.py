@@ -15,7 +15,7 @@ from nitro_learner.algorithms.agents.team import SharingLearner, Team
 from nitro_learner.algorithms.base import StateMisfit
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.checkpoints import store
-from nitro_learner.data.batch import Fragment
+from nitro_learner.data.batch import Fragment, Lanes
 from nitro_learner.networks.normalise import RewardNormaliser
 
 AGENTS = ("agent_0", "agent_1", "agent_2")
@@ -50,7 +50,7 @@ def perturbed(fragments: list[Fragment], agent: int, field: str) -> list[Fragmen
     """The fragments with another value of an agent's field in one step."""
     fields = {name: array.copy() for name, array in fragments[0].by_class["agent"].items()}
     fields[field][3, 0, agent] += 1
-    changed = replace(fragments[0], classes={"agent": fields})
+    changed = replace(fragments[0], by_class={"agent": fields})
     return [changed, *fragments[1:]]
 
 
@@ -140,7 +140,7 @@ def test_steps_of_dead_agents_teach_nothing() -> None:
         fields["actions"][dead] = 4
         fields["log_probs"][dead] = -3.0
         fields["distribution"][dead] = 1.0
-        changed.append(replace(part, classes={"agent": fields}))
+        changed.append(replace(part, by_class={"agent": fields}))
     assert not all(part.by_class["agent"]["alive"].all() for part in fragments)
     assert moved(of_three(), fragments, changed) == set()
 
@@ -155,7 +155,7 @@ def test_a_policy_of_which_nobody_acted_stays_as_it_is(preset: str) -> None:
     for part in round_of():
         fields = {name: array.copy() for name, array in part.by_class["agent"].items()}
         fields["alive"][..., 0] = fields["died"][..., 0] = False
-        absent.append(replace(part, classes={"agent": fields}))
+        absent.append(replace(part, by_class={"agent": fields}))
     results = learner.update(absent, 2)
     after = learner.state_dict()["policies"]
     for name in AGENTS:
@@ -171,7 +171,7 @@ def test_agents_that_live_as_long_as_their_episode_need_no_lives_in_fragments() 
     fragments, without = round_of(), []
     for part in fragments:
         fields = {name: a for name, a in part.by_class["agent"].items() if name not in ("alive", "died")}
-        without.append(replace(part, classes={"agent": fields}))
+        without.append(replace(part, by_class={"agent": fields}))
     assert moved(of_three(), fragments, without) == set()
 
 
@@ -327,7 +327,7 @@ def test_a_round_that_makes_weights_infinite_is_refused_with_the_policy() -> Non
     fragments = round_of()
     fields = {name: array.copy() for name, array in fragments[0].by_class["agent"].items()}
     fields["rewards"][0, 0, 2] = np.inf
-    broken = [replace(fragments[0], classes={"agent": fields}), *fragments[1:]]
+    broken = [replace(fragments[0], by_class={"agent": fields}), *fragments[1:]]
     with pytest.raises(FloatingPointError, match="round 1: the weights of the policy agent_2"):
         Ppo(of_three("ippo", RAW)).update(broken, 1)
 
@@ -361,8 +361,8 @@ def test_a_critic_of_scaled_rewards_begins_at_the_level_of_its_first_round(death
     for i, agent in enumerate(AGENTS):
         rewards = first[0].by_class["agent"]["rewards"][..., i]
         alive, died = (first[0].by_class["agent"][name][..., i] for name in ("alive", "died"))
-        tensors = {"rewards": rewards, "terminated": ended, "truncated": cut, "alive": alive, "died": died}
-        (scaled,) = RewardNormaliser(made.settings.gamma)([Fragment(first[0].meta, tensors)])
+        lanes = Lanes(first[0].slot, first[0].resumed, rewards, ended | cut | died, alive)
+        (scaled,) = RewardNormaliser(made.settings.gamma)([lanes])
         last = (ended | died)[alive]
         level = scaled[alive].mean() / (1 - made.settings.gamma * (1 - last.mean()))
         found = after[agent]["parameters"][bias] - begin[agent]

@@ -89,7 +89,7 @@ def test_agents_of_one_environment_are_one_trajectory(recurrent: bool) -> None:
                 name: np.repeat(each, agents, 2 if each.shape[:2] == of_steps else 1)
                 for name, each in fields.items()
             }
-            parts.append(replace(part, classes={"agent": alike}))
+            parts.append(replace(part, by_class={"agent": alike}))
         learner = Ppo(made)
         learner.regroup({"agent_0": list(one.agents)})
         surrogate = learner.update(parts, 1)["agent_0"].surrogate

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from agents_support import UNAVAILABLE, agent_class, agents_fragment, team
-from learner_support import HOPPER, fragment, job, learner_of
+from learner_support import HOPPER, fragment, job, learner_of, lone_fragment, plain
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.agents.team import Team
@@ -299,14 +299,14 @@ def _both(preset: str, settings: dict[str, Any]) -> tuple[Ppo, Ppo]:
 
 def _centred(fragments: list[Fragment]) -> list[Fragment]:
     """The fragments with rewards whose mean is 0."""
-    mean = np.mean([one.tensors["rewards"] for one in fragments])
+    mean = np.mean([plain(one)["rewards"] for one in fragments])
     return [
-        replace(one, tensors={**one.tensors, "rewards": one.tensors["rewards"] - mean}) for one in fragments
+        lone_fragment(one.meta, plain(one) | {"rewards": plain(one)["rewards"] - mean}) for one in fragments
     ]
 
 
 def _of_one(part: Fragment) -> Fragment:
     """A fragment of one agent as an environment that lists classes sends it."""
-    shape = (*part.tensors["rewards"].shape, 1)
+    shape = (*plain(part)["rewards"].shape, 1)
     fields = dict(part.by_class["agent"]) | {"alive": np.ones(shape, bool), "died": np.zeros(shape, bool)}
     return Fragment(part.meta, part.tensors, {"agent": fields})

@@ -8,14 +8,13 @@ import pytest
 import torch
 
 from actor_support import environment, policies_of, rollout
-from learner_support import job, learner_of
+from learner_support import job, learner_of, lone_fragment
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api.spec.scaling import GivenScaling
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import NoiseMeter
 from nitro_learner.boosting.surrogate import Function
-from nitro_learner.data.batch import Fragment
 
 ROWS = 2 * 24
 
@@ -34,7 +33,7 @@ def updated() -> Any:
     learner = learner_of(spec, DescribedEnvironment.from_json(env.spec.to_json()))
     policy = policies_of(learner.weights()[DEFAULT_POLICY], env.spec)
     fragments = [
-        Fragment({"slot": slot, "resumed": False}, rollout(env, policy, seed=slot, steps=24, state={}))
+        lone_fragment({"slot": slot, "resumed": False}, rollout(env, policy, seed=slot, steps=24, state={}))
         for slot in range(2)
     ]
     return learner.update(fragments, 1)[DEFAULT_POLICY]  # type: ignore[attr-defined]

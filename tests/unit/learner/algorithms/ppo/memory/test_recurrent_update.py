@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from actor_support import Game, environment, policies_of, rollout
 from agents_support import team
-from learner_support import job, learner_of
+from learner_support import job, learner_of, lone_fragment, plain
 from nitro_actor.protocol.agents import agent_classes
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
@@ -64,7 +64,7 @@ def sample(learner: Ppo, env: Any, round: int, states: list[dict[str, Any]]) -> 
     fragments = []
     for slot, state in enumerate(states):
         tensors = rollout(env, policy, seed=100 * round + slot, steps=STEPS * ENVS, state=state)
-        fragments.append(Fragment({"slot": slot, "resumed": bool(state)}, tensors))
+        fragments.append(lone_fragment({"slot": slot, "resumed": bool(state)}, tensors))
         states[slot] = bare(tensors)
     return fragments
 
@@ -116,7 +116,7 @@ def advantages_of(
     fragment: Fragment, env: int, critic: Naive, h: Tensor
 ) -> tuple[list[float], list[float], Tensor]:
     """Advantages and values of an environment from their definitions, and the critic's memory afterwards."""
-    t = fragment.tensors
+    t = plain(fragment)
     values, following, over = [], [], []
     cuts = [tuple(row) for row in np.argwhere(t["truncated"] & ~t["terminated"])]
     for step in range(STEPS):
@@ -157,7 +157,7 @@ def loss_of(
     `sampled` gets the log probability of each action."""
     each = []
     for slot, fragment in enumerate(fragments):
-        t = {name: torch.from_numpy(np.array(value)) for name, value in fragment.tensors.items()}
+        t = {name: torch.from_numpy(np.array(value)) for name, value in plain(fragment).items()}
         for env in range(ENVS):
             h, c = t["memory"][env], kept[slot][env]
             for step in range(STEPS):
@@ -199,7 +199,7 @@ def test_two_rounds_equal_a_recomputation_step_by_step(name: str) -> None:
         if adam:
             optimiser.load_state_dict(adam)
         fragments = sample(learner, env, round, states)
-        assert (round == 2) == all(f.tensors["memory"].any() for f in fragments)
+        assert (round == 2) == all(plain(f)["memory"].any() for f in fragments)
         with torch.no_grad():
             found = [
                 [advantages_of(f, e, critic, kept[slot][e]) for e in range(ENVS)]
@@ -214,7 +214,7 @@ def test_two_rounds_equal_a_recomputation_step_by_step(name: str) -> None:
             sampled: list[Tensor] = []
             loss_of(policy, critic, fragments, before, kept, action, sampled).backward()
             if epoch == 0:  # of the policy that acted
-                told = np.stack([f.tensors["log_probs"].T for f in fragments]).reshape(-1)
+                told = np.stack([plain(f)["log_probs"].T for f in fragments]).reshape(-1)
                 np.testing.assert_allclose(told, torch.stack(sampled).numpy(), rtol=0, atol=1e-5)
                 assert told.std() > 0.1
             optimiser.step()
