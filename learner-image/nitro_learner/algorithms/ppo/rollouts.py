@@ -168,17 +168,16 @@ class PolicyRollouts:
         """Lanes of all fragments, [L, lanes], as rows [N]."""
         return np.stack(self._by_fragment(lanes)).reshape(-1)
 
-    def valued(self, values: Callable[[When], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def valued(self, critic: Callable[[When], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """V of each step, and V of what followed it as `gae.next_values` gives it, f32 [L, lanes of all
         fragments].
 
         Args:
-            values: the critic's, f32 [n], of the observations or states of that kind. The first call is of
-                the steps'.
+            critic: V of the observations or states of that kind, f32 [n]. The first call is of the steps'.
         """
-        steps = values("").reshape(self.slots, self.length, -1)
-        last = values("last_").reshape(self.slots, -1)
-        final = np.split(values("final_"), np.cumsum([len(cut) * self.agents for cut in self.cut])[:-1])
+        steps = critic("").reshape(self.slots, self.length, -1)
+        last = critic("last_").reshape(self.slots, -1)
+        final = np.split(critic("final_"), np.cumsum([len(cut) * self.agents for cut in self.cut])[:-1])
         ends = map(self._by_fragment, (self.terminated, self.truncated))
         following = map(gae.next_values, steps, last, final, *ends)
         return np.concatenate(list(steps), axis=1), np.concatenate(list(following), axis=1)
@@ -186,7 +185,7 @@ class PolicyRollouts:
     def estimates(
         self,
         rewards: Sequence[np.ndarray],
-        values: Callable[[When], np.ndarray],
+        critic: Callable[[When], np.ndarray],
         *,
         gamma: float,
         gae_lambda: float,
@@ -195,21 +194,23 @@ class PolicyRollouts:
 
         Args:
             rewards: f32 [L, lanes] of each fragment, as the critic sees them.
-            values: see `valued`.
+            critic: see `valued`.
             gamma: discount per step.
             gae_lambda: lambda of the estimate.
         """
         seen = np.concatenate(rewards, axis=1)
-        of_steps, following = self.valued(values)
-        now, then = of_steps, following
+        values, following = self.valued(critic)
+        of_steps = self.by_row(values)
         if not self.alive.all():
             alive = self.by_lane(self.alive)
-            now, then = gae.through_waiting(
-                seen, now, then, alive, self.terminated, self.truncated, gamma=gamma
+            values, following = gae.through_waiting(
+                seen, values, following, alive, self.terminated, self.truncated, gamma=gamma
             )
         ended = self.terminated | self.by_lane(self.died)
-        advantages = gae.advantages(seen, now, then, ended, self.truncated, gamma=gamma, lam=gae_lambda)
-        return Estimates(self.by_row(of_steps), self.by_row(advantages))
+        advantages = gae.advantages(
+            seen, values, following, ended, self.truncated, gamma=gamma, lam=gae_lambda
+        )
+        return Estimates(of_steps, self.by_row(advantages))
 
     @property
     def _size(self) -> int:
