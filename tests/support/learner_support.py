@@ -25,7 +25,7 @@ from nitro_learner.algorithms.base import Learner, OffPolicyLearner, OnPolicyLea
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Coefficients, gradient, terms
 from nitro_learner.algorithms.ppo.samples import Samples
-from nitro_learner.data.batch import Fragment, Lanes
+from nitro_learner.data.batch import Fragment, RewardLanes
 from nitro_learner.data.stacks import restack
 from nitro_learner.networks.actor_critic import ActorCritic
 from nitro_learner.networks.images import Image
@@ -120,11 +120,11 @@ def plain(fragment: Fragment) -> dict[str, np.ndarray]:
     return of_one_agent({**fragment.tensors, **fields})
 
 
-def lanes_of(fragment: Fragment) -> Lanes:
+def lanes_of(fragment: Fragment) -> RewardLanes:
     """The rewards of a fragment of one agent along time."""
     tensors = plain(fragment)
     ended = tensors["terminated"] | tensors["truncated"]
-    return Lanes(fragment.slot, fragment.resumed, tensors["rewards"], ended, np.ones_like(ended))
+    return RewardLanes(fragment.slot, fragment.resumed, tensors["rewards"], ended, np.ones_like(ended))
 
 
 def train(

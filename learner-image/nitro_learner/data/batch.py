@@ -73,7 +73,7 @@ class Fragment:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class RewardLanes:
     """The rewards of one fragment along time. A lane is one agent in one environment.
 
     Attributes:

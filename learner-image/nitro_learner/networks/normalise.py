@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nitro_learner.data.batch import Lanes
+from nitro_learner.data.batch import RewardLanes
 from nitro_learner.data.shapes import check
 
 EPSILON = 1e-8
@@ -99,7 +99,7 @@ class RewardNormaliser:
         self._moments = Moments(())
         self._running: dict[int, np.ndarray] = {}
 
-    def __call__(self, fragments: Sequence[Lanes]) -> list[np.ndarray]:
+    def __call__(self, fragments: Sequence[RewardLanes]) -> list[np.ndarray]:
         """Take in a round's rewards and return them scaled and clipped to +-10, float32 [L, lanes] per
         fragment. Only the returns of those who acted are taken in.
 
@@ -116,7 +116,7 @@ class RewardNormaliser:
         """The present factor by which rewards are multiplied."""
         return np.float64(1 / np.sqrt(self._moments.variance + EPSILON))
 
-    def _returns(self, fragment: Lanes) -> np.ndarray:
+    def _returns(self, fragment: RewardLanes) -> np.ndarray:
         rewards = fragment.rewards.astype(np.float64)
         check(rewards.shape, "rewards", {"ended": fragment.ended, "alive": fragment.alive})
         running = self._running.get(fragment.slot) if fragment.resumed else None

@@ -15,7 +15,7 @@ from nitro_actor.protocol.weights import PolicyWeights
 from nitro_api.algorithms.actor_critic import ActorCriticHyperparameters
 from nitro_learner.algorithms.adam import AdamState
 from nitro_learner.algorithms.ppo.memories import CriticMemories
-from nitro_learner.data.batch import Lanes
+from nitro_learner.data.batch import RewardLanes
 from nitro_learner.networks.actor_critic import PoliciesWithCritics, StackedShape
 from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
 
@@ -87,7 +87,7 @@ class AgentPolicy:
         """The policy after an update."""
         return replace(self, parameters=parameters, adam=adam, kl_coefficient=kl_coefficient)
 
-    def scaled(self, fragments: Sequence[Lanes]) -> list[np.ndarray]:
+    def scaled(self, fragments: Sequence[RewardLanes]) -> list[np.ndarray]:
         """A round's rewards as the critic sees them, f32 [L, lanes] of each fragment."""
         return [f.rewards for f in fragments] if self.rewards is None else self.rewards(fragments)
 

@@ -13,7 +13,7 @@ from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.fragment import AGENT_AXIS
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.data import gae
-from nitro_learner.data.batch import Fragment, Lanes, check_shapes, vectors
+from nitro_learner.data.batch import Fragment, RewardLanes, check_shapes, vectors
 
 When = Literal["", "last_", "final_"]
 """Which observations: those of the steps, the ones after the last step, or those of truncated episodes."""
@@ -140,13 +140,13 @@ class PolicyRollouts:
         one_hot = np.eye(len(self._class.agents), dtype=np.float32)[self._positions]
         return np.tile(one_hot, (rows // self.agents, 1))
 
-    def lanes(self) -> list[Lanes]:
+    def lanes(self) -> list[RewardLanes]:
         """The rewards of each fragment along time."""
         rewards = [self._rewards(*pair) for pair in zip(self.fragments, self.fields("rewards"), strict=True)]
         ended = self._by_fragment(self.terminated | self.truncated | self.by_lane(self.died))
         alive = self._by_fragment(self.by_lane(self.alive))
         return [
-            Lanes(fragment.slot, fragment.resumed, *arrays)
+            RewardLanes(fragment.slot, fragment.resumed, *arrays)
             for fragment, *arrays in zip(self.fragments, rewards, ended, alive, strict=True)
         ]
 
@@ -165,7 +165,7 @@ class PolicyRollouts:
         return np.concatenate(list(rows.reshape(self.slots, self.length, -1)), axis=1)
 
     def by_row(self, lanes: np.ndarray) -> np.ndarray:
-        """Lanes of all fragments, [L, lanes], as rows [N]."""
+        """RewardLanes of all fragments, [L, lanes], as rows [N]."""
         return np.stack(self._by_fragment(lanes)).reshape(-1)
 
     def valued(self, critic: Callable[[When], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

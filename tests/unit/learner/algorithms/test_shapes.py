@@ -17,7 +17,7 @@ from nitro_learner.algorithms.impact.vtrace import vtrace
 from nitro_learner.algorithms.ppo.loss import Coefficients, explained_variance, gradients, terms
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.data import gae
-from nitro_learner.data.batch import Lanes
+from nitro_learner.data.batch import RewardLanes
 from nitro_learner.networks.distributions import Gaussian
 from nitro_learner.networks.normalise import RewardNormaliser
 
@@ -131,9 +131,11 @@ def test_impact_s_denominator_is_of_two_policies_at_the_same_actions() -> None:
         denominator(torch.zeros(6), torch.zeros(6, 1))
 
 
-def rewards_of(slot: int = 0, *, envs: int = 2, resumed: bool = False) -> Lanes:
+def rewards_of(slot: int = 0, *, envs: int = 2, resumed: bool = False) -> RewardLanes:
     shape = (8, envs)
-    return Lanes(slot, resumed, np.zeros(shape, np.float32), np.zeros(shape, bool), np.ones(shape, bool))
+    return RewardLanes(
+        slot, resumed, np.zeros(shape, np.float32), np.zeros(shape, bool), np.ones(shape, bool)
+    )
 
 
 def test_rewards_are_not_normalised_with_ends_of_another_shape() -> None:

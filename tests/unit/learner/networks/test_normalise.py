@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from learner_support import fragment, lanes_of, plain
-from nitro_learner.data.batch import Lanes
+from nitro_learner.data.batch import RewardLanes
 from nitro_learner.networks.normalise import Moments, ObservationNormaliser, RewardNormaliser
 
 
@@ -35,11 +35,11 @@ def test_observations_are_standardised_only_with_merged_statistics() -> None:
     assert tensors["observation.mean"].dtype == tensors["observation.var"].dtype == np.float64
 
 
-def rewards_of(slot: int, rewards: list[float], *, resumed: bool, ends: tuple[int, ...] = ()) -> Lanes:
+def rewards_of(slot: int, rewards: list[float], *, resumed: bool, ends: tuple[int, ...] = ()) -> RewardLanes:
     ended = np.zeros((len(rewards), 1), bool)
     ended[list(ends)] = True
     column = np.array(rewards, np.float32)[:, None]
-    return Lanes(slot, resumed, column, ended, np.ones_like(ended))
+    return RewardLanes(slot, resumed, column, ended, np.ones_like(ended))
 
 
 def test_rewards_are_divided_by_the_deviation_of_the_discounted_return() -> None:
@@ -85,7 +85,7 @@ def test_steps_of_agents_that_are_dead_say_nothing_of_returns() -> None:
     alive, died = np.ones((10, 2), bool), np.zeros((10, 2), bool)
     alive[5:, 0], died[4, 0], alive[:4, 1] = False, True, False
     normaliser = RewardNormaliser(0.9)
-    normaliser([Lanes(0, False, rewards, died, alive)])
+    normaliser([RewardLanes(0, False, rewards, died, alive)])
     returns, running = [], np.zeros(2)
     for step in range(10):
         running = 0.9 * running + rewards[step]

@@ -15,7 +15,7 @@ from nitro_learner.algorithms.agents.team import SharingLearner, Team
 from nitro_learner.algorithms.base import StateMisfit
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.checkpoints import store
-from nitro_learner.data.batch import Fragment, Lanes
+from nitro_learner.data.batch import Fragment, RewardLanes
 from nitro_learner.networks.normalise import RewardNormaliser
 
 AGENTS = ("agent_0", "agent_1", "agent_2")
@@ -361,7 +361,7 @@ def test_a_critic_of_scaled_rewards_begins_at_the_level_of_its_first_round(death
     for i, agent in enumerate(AGENTS):
         rewards = first[0].by_class["agent"]["rewards"][..., i]
         alive, died = (first[0].by_class["agent"][name][..., i] for name in ("alive", "died"))
-        lanes = Lanes(first[0].slot, first[0].resumed, rewards, ended | cut | died, alive)
+        lanes = RewardLanes(first[0].slot, first[0].resumed, rewards, ended | cut | died, alive)
         (scaled,) = RewardNormaliser(made.settings.gamma)([lanes])
         last = (ended | died)[alive]
         level = scaled[alive].mean() / (1 - made.settings.gamma * (1 - last.mean()))
