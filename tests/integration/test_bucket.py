@@ -8,25 +8,25 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import boto3
 import numpy as np
 import pytest
+from boto3.s3.transfer import S3Transfer
 
 import nitro_learner as nitro
+from learner_pod import trained
 from nitro_api import JobInvalid, load_job, resolve
 from nitro_api.spec.checkpoint import CheckpointBucket
 from nitro_learner.checkpoints.attachments import Attachment
 from nitro_learner.checkpoints.store import CheckpointError
-from nitro_learner.cli import learn
 from nitro_learner.run.bucket import BucketError, RunBucket
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import OpenRun, open_run
 from nitro_learner.run.source import former_run, read_source
 from nitro_learner.training.adoption import Source
 from nitro_learner.training.failures import TrainingFailed
-from nitro_learner.training.round_report import Outcome
 
 UID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 JOB: dict[str, Any] = {
@@ -232,15 +232,17 @@ def test_what_a_failed_sitting_cost_is_known_to_the_next_pod(
     where = {"bucket": "runs", "prefix": "team/a", "region": "us-east-1", "endpointUrl": s3_endpoint}
     wanted = copy.deepcopy(JOB)
     wanted["spec"]["learner"] = {"checkpoint": {"s3": where}}
-    monkeypatch.setenv("NITRO_RUN_DIR", str(tmp_path / "kept-1"))
-    monkeypatch.setenv("NITRO_RUN", "r")
 
-    async def train(opened: OpenRun, _: object) -> Outcome:
+    async def train(opened: OpenRun, *_: object, **__: object) -> None:
         opened.folder.ledger.write_text(ledger(1))
         raise TrainingFailed("no actor answers", resumable=True)
 
-    monkeypatch.setattr(learn, "_train", train)
-    assert learn._learn(resolve(load_job(wanted)), Mock()) == 75
+    def sitting() -> int:
+        client = Mock(get=lambda: wanted)
+        return trained(monkeypatch, client, lambda *_: MagicMock(), tmp_path / "kept-1")
+
+    monkeypatch.setattr("nitro_learner.run.session.train", train)
+    assert sitting() == 75
     bucket.restore(RunDir(tmp_path / "second"))
     assert RunDir(tmp_path / "second").ledger.read_text() == ledger(1)
 
@@ -248,7 +250,7 @@ def test_what_a_failed_sitting_cost_is_known_to_the_next_pod(
         raise BucketError("s3://runs refuses")
 
     monkeypatch.setattr(RunBucket, "keep", refuse)
-    assert learn._learn(resolve(load_job(wanted)), Mock()) == 75
+    assert sitting() == 75
     assert "s3://runs refuses" in caplog.text, "what is lost is told"
 
 
@@ -290,16 +292,16 @@ def test_a_copy_that_was_broken_off_is_made_again(
     run.folder.metrics.write_text("round\n1\n")
     run.folder.ledger.write_text(ledger(1))
     run.checkpoints.save(1, {"run": "r"})
-    download = bucket._s3.download_file
+    download = S3Transfer.download_file
 
-    def broken_off(where: str, key: str, to: str) -> None:
+    def broken_off(transfer: S3Transfer, *, key: str, **more: Any) -> None:
         if "checkpoints" in key:
             raise OSError("broken off")
-        download(where, key, to)
+        download(transfer, key=key, **more)
 
     second = RunDir(tmp_path / "second")
     with monkeypatch.context() as patch:
-        patch.setattr(bucket._s3, "download_file", broken_off)
+        patch.setattr(S3Transfer, "download_file", broken_off)
         with pytest.raises(BucketError, match="broken off"):
             bucket.restore(second)
     assert sorted(files(second.path)) == ["job.yaml", "ledger.jsonl", "metrics.csv"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import redis.asyncio
 
 from actor_support import RUN
 from local_support import until
@@ -111,7 +112,8 @@ async def test_short_work_leaves_nothing_in_redis(steps: int) -> None:
         backend = await found.backend()
         work = found.dispatcher(backend)
         await found.sample(work, 3, steps=steps)
-        left = await found.cache._redis.keys("*")
+        async with redis.asyncio.from_url(found.redis_url) as client:
+            left = await client.keys("*")
         assert sorted(left) == [found.cache.weights_key(1).encode()]
         await work.close()
         await backend.close()

@@ -132,12 +132,15 @@ def test_a_grant_arrives_as_an_event_and_an_idle_learner_reads_nothing(
     eventually(lambda: learner.watches() == before, what="the end of the watch")
 
 
-def test_a_watch_from_a_version_that_is_forgotten_reads_the_job_anew(learner: Learner) -> None:
+def test_a_watch_from_a_version_that_is_forgotten_reads_the_job_anew(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(WatchExpired, match="too old"):
         next(learner.client().watch("1"))
-    mirror = JobMirror()
-    watch = JobWatch(learner.client(), mirror)
-    watch._version = "1"
+    mirror, client = JobMirror(), learner.client()
+    watched, forgotten = client.watch, iter(["1"])
+    monkeypatch.setattr(client, "watch", lambda version: watched(next(forgotten, version)))
+    watch = JobWatch(client, mirror)
     watch.start()
     try:
         for actors in (3, 4):

@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 import redis
@@ -19,6 +19,7 @@ from local_support import (
     children_of_group,
     command_line,
     local_round,
+    private_folder,
     sample,
     spec,
     until,
@@ -60,7 +61,7 @@ async def test_close_leaves_no_process_and_no_file() -> None:
     async with local_round(spec(2)) as (backend, _, work):
         await sample(work, 2)
         pids = [*backend.actor_pids, backend.redis_pid or 0]
-        directory = backend._group.directory
+        directory = private_folder(backend)
         assert directory.stat().st_mode & 0o077 == 0
         assert all(alive(pid) for pid in pids)
     assert not any(alive(pid) for pid in pids)
@@ -71,13 +72,14 @@ async def test_close_leaves_no_process_and_no_file() -> None:
 async def test_no_other_user_of_the_machine_can_connect_to_the_redis() -> None:
     async with local_round(spec(1)) as (backend, _, _):
         pid = backend.redis_pid or 0
-        assert backend._redis._password not in command_line(pid)
+        password = urlsplit(backend.redis_url).password or ""
+        assert len(password) > 20
+        assert password not in command_line(pid)
         client = redis.asyncio.from_url(backend.redis_url)
         assert (await client.config_get("port"))["port"] == "0", "on a Unix socket alone"
-        folder = Path(unquote(urlsplit(backend.redis_url).path)).parent
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert stat.S_IMODE(private_folder(backend).stat().st_mode) == 0o700
         with pytest.raises(redis.ConnectionError, match="invalid username-password"):
-            await redis.asyncio.from_url(backend.redis_url.replace(backend._redis._password, "x")).ping()
+            await redis.asyncio.from_url(backend.redis_url.replace(password, "x")).ping()
         await client.aclose()
 
 
@@ -108,7 +110,7 @@ async def test_an_environment_that_raises_at_start_is_reported(
     with pytest.raises(BackendError, match="no licence file") as caught:
         await backend.start()
     assert "actor process" in str(caught.value)
-    assert not backend._group.directory.exists()
+    assert not private_folder(backend).exists()
 
 
 async def test_a_program_that_is_no_actor_is_reported() -> None:
@@ -172,11 +174,11 @@ faulthandler.enable()
 # A shell's background jobs ignore SIGINT, and so would all that they start, this program included.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {tests!r})
-from local_support import local_round, sample, spec
+from local_support import local_round, private_folder, sample, spec
 
 async def main():
     async with local_round(spec(2)) as (backend, _, work):
-        print(backend._group.directory, flush=True)
+        print(private_folder(backend), flush=True)
         while True:
             await sample(work, 4, steps=2048)
 

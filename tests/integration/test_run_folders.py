@@ -17,7 +17,6 @@ from experiment_support import pretend, write_spec
 from nitro_experiments.planning.plan import plan
 from nitro_experiments.planning.spec import load
 from nitro_experiments.reading.folder import ExperimentDir, machine
-from nitro_experiments.studies.pretraining import _clear
 from nitro_learner.cli import main
 from nitro_learner.cli.common import writing
 from nitro_learner.cli.exits import CommandError
@@ -135,17 +134,6 @@ def test_the_table_beside_a_landscape_replaces_no_other_table(finished: Path, tm
     assert refused.returncode == 2, refused.stderr
     assert f"would replace {tmp_path / 'mine.csv'}" in refused.stderr
     assert (tmp_path / "mine.csv").read_text() == "a,b\n1,2\n"
-
-
-def test_pretraining_removes_only_its_own_attempts(tmp_path: Path) -> None:
-    for name, left in (("mixed", ["mine"]), ("own", None)):
-        folder = tmp_path / name
-        (folder / "attempt-1").mkdir(parents=True)
-        (folder / "attempt-1" / "ledger.jsonl").touch()
-        if left:
-            (folder / "mine").touch()
-        _clear(folder)
-        assert ([path.name for path in folder.iterdir()] if folder.exists() else None) == left
 
 
 def test_a_folder_that_cannot_be_written_is_named_with_its_option(tmp_path: Path) -> None:

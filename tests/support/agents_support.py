@@ -6,15 +6,13 @@ from typing import Any
 import numpy as np
 
 from learner_support import job
+from nitro_actor.masks import UNAVAILABLE
 from nitro_actor.protocol.agents import AgentClass
 from nitro_api.algorithms.record import path_of
 from nitro_api.algorithms.registry import RECORDS
 from nitro_api.spec.network import Network
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.data.batch import Fragment
-
-UNAVAILABLE = -1e9
-"""The logit of an action that is not available."""
 
 
 def agent_class(
@@ -181,7 +179,7 @@ def _played(
             available = rng.random((*shape, action["n"])) < 0.7
             available[..., 0] = True
             fields[f"{prefix}available"] = available
-        logits = np.where(fields["available"], logits, np.float32(UNAVAILABLE))
+        logits = np.where(fields["available"], logits, UNAVAILABLE)
     actions = (logits + rng.gumbel(size=logits.shape)).argmax(-1)
     each = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     log_probs = np.take_along_axis(each, actions[..., None], -1)[..., 0]

@@ -72,6 +72,21 @@ class Chopped:
         return call
 
 
+class Functions(FunctionController):
+    """The part of an operator that tends functions, and the cache in which its watch would put the jobs."""
+
+    def __init__(self, world: World) -> None:
+        self.jobs = Cache()
+        super().__init__(
+            world.kube,
+            self.jobs,
+            world.aws,
+            lambda _, condition: world.told.append(condition),
+            lambda _: None,
+            world.endpoints,
+        )
+
+
 class World:
     """The real API server, the stand-in for AWS, and operators that live and die."""
 
@@ -147,23 +162,19 @@ class World:
             return True
         raise AssertionError(f"not settled after {MOST_PASSES} passes: {functions.state(key)}")
 
-    def functions(self) -> FunctionController:
-        return FunctionController(
-            self.kube, Cache(), self.aws, lambda _, one: self.told.append(one), lambda _: None, self.endpoints
-        )
+    def functions(self) -> Functions:
+        return Functions(self)
 
-    async def tended_once(
-        self, key: JobKey, functions: FunctionController, actors: int = ACTORS
-    ) -> float | None:
+    async def tended_once(self, key: JobKey, functions: Functions, actors: int = ACTORS) -> float | None:
         found = await self.job(key)
         assert found is not None
-        functions._cache.put(TRAINING_JOB, found)
+        functions.jobs.put(TRAINING_JOB, found)
         if "deletionTimestamp" not in found["metadata"]:
             view = JobView.of(found, resolve_stored(found).spec, CONFIG)
             functions.want(key, Want(view, True, actors))
         return await functions.tend(key)
 
-    async def tended(self, key: JobKey, functions: FunctionController | None = None) -> FunctionController:
+    async def tended(self, key: JobKey, functions: Functions | None = None) -> Functions:
         """An operator, or the one given, that has looked until the function is ready or in trouble."""
         functions = functions or self.functions()
         for _ in range(MOST_PASSES):

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
@@ -138,6 +139,11 @@ async def computing(pids: list[int], seconds: float = 120.0) -> int:
 def _ticks(pid: int) -> int:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
+
+
+def private_folder(backend: LocalBackend) -> Path:
+    """The folder of a backend's sockets and settings, from its Redis' address."""
+    return Path(unquote(urlsplit(backend.redis_url).path)).parent
 
 
 def children_of_group(pid: int) -> list[int]:

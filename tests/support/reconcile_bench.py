@@ -6,20 +6,19 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from nitro_operator.backends import KnativeRelease
+from nitro_operator.builders.actors import MIN_SCALE
 from nitro_operator.config import Config
 from nitro_operator.functions import Aws, FunctionController
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.errors import ApiError
-from nitro_operator.kube.kinds import LEARNER_JOB, POD, TRAINING_JOB, JobKey, Kind
+from nitro_operator.kube.kinds import LEARNER_JOB, POD, REVISION, SECRET, TRAINING_JOB, JobKey, Kind, kind_of
 from nitro_operator.reconcile.job import Reconciler
 from nitro_operator.reconcile.start import Starter
 from nitro_operator.scaling.grants import Limits
 from nitro_operator.scaling.platform import Platform
 from nitro_operator.status.conditions import Condition
-from operator_objects import CONFIG, RUNNING, learner_job, make_job, pod
+from operator_objects import CONFIG, RUNNING, learner_job, make_job, pod, revision
 
 Object = dict[str, Any]
 KEY = JobKey("team", "hopper")
@@ -41,12 +40,13 @@ class FakeKube:
     def __init__(self) -> None:
         self.job = reported()
         self.refusal: ApiError | None = None
+        self.unreadable: ApiError | None = None
         self.read: list[Kind] = []
         self.written: list[Object] = []
         self.secrets: dict[str, Object] = {}  # by name
         self.deleted: list[str] = []  # kinds
         self.versions: list[str | None] = []  # that the deletions asked for
-        self.refused: dict[str, ApiError] = {}  # by kind
+        self.refused: dict[Kind, ApiError] = {}
         self.hangs: set[str] = set()  # kinds
         self.made_at = "2026-01-01T00:00:00Z"
 
@@ -55,8 +55,8 @@ class FakeKube:
 
     async def get(self, kind: Kind, _: str, name: str) -> Object:
         self.read.append(kind)
-        if self.refusal is not None and self.refusal.status == 0:
-            raise self.refusal
+        if self.unreadable is not None:
+            raise self.unreadable
         if kind is TRAINING_JOB:
             return self.job
         if name in self.secrets:
@@ -64,16 +64,19 @@ class FakeKube:
         raise ApiError(404, "NotFound", name)
 
     async def create(self, obj: Object) -> Object:
+        return await self._write(kind_of(obj), obj)
+
+    async def _write(self, kind: Kind, obj: Object) -> Object:
         self.written.append(obj)
-        if obj["kind"] in self.hangs:
+        if kind.kind in self.hangs:
             await asyncio.sleep(600)
-        refusal = self.refused.get(obj["kind"], self.refusal)
+        refusal = self.refused.get(kind, self.refusal)
         if refusal is not None:
             raise refusal
         made = {"creationTimestamp": self.made_at}
-        if obj["kind"] == "Secret":
+        if kind is SECRET:
             self.secrets[obj["metadata"]["name"]] = obj
-        if obj["kind"] == "Job":  # its pods name this uid
+        if kind is LEARNER_JOB:  # its pods name this uid
             made["uid"] = "made"
         return obj | {"metadata": obj["metadata"] | made}
 
@@ -81,31 +84,33 @@ class FakeKube:
         answer = await self.create(obj)
         return answer if subresource is None else self.job  # a write that the cache has seen already
 
-    async def merge(self, kind: Kind, namespace: str, name: str, patch: Object, _: str = "") -> Object:
+    async def merge(self, kind: Kind, namespace: str, name: str, patch: Object, *_: str | None) -> Object:
         meta = {"name": name, "namespace": namespace, "labels": {"nitro.dev/job": "hopper"}}
-        return await self.create({"kind": kind.kind, **patch, "metadata": meta | patch.get("metadata", {})})
+        patched = {"kind": kind.kind, **patch, "metadata": meta | patch.get("metadata", {})}
+        answer = await self._write(kind, patched)
+        # Older than what the cache has, so that an object with a version stays as the test has made it.
+        return answer | {"metadata": answer["metadata"] | {"resourceVersion": "0"}}
 
     async def delete(self, kind: Kind, obj: Object, *, unchanged: bool = False, **_: Any) -> None:
-        if kind.kind in self.refused:
-            raise self.refused[kind.kind]
+        if kind in self.refused:
+            raise self.refused[kind]
         self.deleted.append(kind.kind)
         self.versions.append(obj["metadata"]["resourceVersion"] if unchanged else None)
 
     async def list(self, kind: Kind, *_: Any, **__: Any) -> list[Object]:
-        if kind.kind in self.refused:
-            raise self.refused[kind.kind]
+        if kind in self.refused:
+            raise self.refused[kind]
         return []
 
 
 class Bench:
     """A reconciler on a fake API server, with a job whose learner runs, and a clock."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, running: bool, config: Config = CONFIG) -> None:
+    def __init__(self, *, running: bool, config: Config = CONFIG) -> None:
         self.kube, self.cache, self.now, self.woken = FakeKube(), Cache(), 0.0, list[JobKey]()
         self.platform = Platform(Limits())
         self.told: list[Condition] = []
         """The events that were posted."""
-        monkeypatch.setattr("nitro_operator.reconcile.job._now", lambda: self.now)
         self.cache.put(TRAINING_JOB, self.kube.job)
         if running:
             child = {"namespace": "team", "resourceVersion": "1", "labels": {"nitro.dev/job": "hopper"}}
@@ -132,7 +137,21 @@ class Bench:
             lambda _, condition: self.told.append(condition),
             self.woken.append,
             self.starter,
+            lambda: self.now,
         )
+
+    def has_revision(self, ready: str = "True", version: int = 1, **annotations: str) -> None:
+        """Cache the Revision of the job's actors."""
+        found = revision(ready, **annotations)
+        about = {"namespace": "team", "labels": {"nitro.dev/job": "hopper"}, "resourceVersion": str(version)}
+        kind = {"apiVersion": REVISION.api_version, "kind": REVISION.kind}
+        self.cache.put(REVISION, found | kind | {"metadata": found["metadata"] | about})
+
+    @property
+    def scales(self) -> list[int]:
+        """The numbers of pods that the Revision was set to."""
+        patches = [one for one in self.kube.written if one["kind"] == REVISION.kind]
+        return [int(one["metadata"]["annotations"][MIN_SCALE]) for one in patches]
 
 
 async def has_secret(*_: object) -> bool:
@@ -144,7 +163,7 @@ async def note(notes: list[Any], value: Any) -> None:
     notes.append(value)
 
 
-def conditions_of(bench: Bench) -> dict[str, Object]:
-    """As last published."""
+def conditions_of(bench: Bench, published: int = -1) -> dict[str, Object]:
+    """As published at that time: last, or the first, second, ... time."""
     written = [obj for obj in bench.kube.written if obj["kind"] == "NitroTrainingJob"]
-    return {one["type"]: one for one in written[-1]["status"]["conditions"]}
+    return {one["type"]: one for one in written[published]["status"]["conditions"]}

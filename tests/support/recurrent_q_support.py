@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -13,18 +14,67 @@ from torch.nn import functional
 from agents_support import agents_fragment, team
 from nitro_actor.protocol.agents import AgentClass
 from nitro_api.spec.network import Recurrent
+from nitro_learner.algorithms.agents.groups import Groups
+from nitro_learner.algorithms.agents.team import Team
+from nitro_learner.algorithms.q_learning import learning
+from nitro_learner.algorithms.q_learning.learned import Learned
 from nitro_learner.algorithms.q_learning.learning import QLearner
+from nitro_learner.algorithms.q_learning.model import QModel
+from nitro_learner.algorithms.q_learning.training import QTrainer
+from nitro_learner.algorithms.q_learning.transitions import Rows, Shape
+from nitro_learner.algorithms.replay.buffer import ReplayBuffer
 from nitro_learner.data.batch import Fragment
 
 SIZE = 5
 """H, which no length of a fragment here divides."""
 
 
-def learner_of(*classes: AgentClass, **fields: Any) -> QLearner:
-    """A learner with a memory; see `team` for the arguments."""
+def team_of(*classes: AgentClass, **fields: Any) -> Team:
+    """A team with a memory; see `team` for the arguments."""
     made = team(*classes, **({"hidden": (6,), "reward": "team"} | fields))
     made.network.recurrent = Recurrent(hidden_size=SIZE)
-    return QLearner(made)
+    return made
+
+
+def learner_of(*classes: AgentClass, **fields: Any) -> QLearner:
+    """A learner with a memory; see `team` for the arguments."""
+    return QLearner(team_of(*classes, **fields))
+
+
+class Watched:
+    """The newest update of any Q-learner.
+
+    Attributes:
+        trainer: of its gradient steps.
+        model: of its policies.
+        replay: what it drew from.
+        before: the parameters of each class before it.
+        rows: of its round.
+    """
+
+    trainer: QTrainer
+    model: QModel
+    replay: ReplayBuffer
+    before: dict[str, Tensor]
+    rows: Rows
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        results_of = learning.results_of
+
+        def trainer(
+            model: QModel, learned: Learned, groups: Groups, replay: ReplayBuffer, shape: Shape
+        ) -> Any:
+            self.model, self.replay = model, replay
+            self.before = {name: stack.parameters.clone() for name, stack in learned.stacks.items()}
+            self.trainer = QTrainer(model, learned, groups, replay, shape)
+            return self.trainer
+
+        def results(trainer: QTrainer, rows: Rows, stats: Any) -> Any:
+            self.rows = rows
+            return results_of(trainer, rows, stats)
+
+        monkeypatch.setattr(learning, "QTrainer", trainer)
+        monkeypatch.setattr(learning, "results_of", results)
 
 
 def remembering(*classes: AgentClass, seed: int = 0, **fields: Any) -> Fragment:

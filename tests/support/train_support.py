@@ -184,20 +184,17 @@ def _record(path: Path) -> None:
 
 def _kill(number: int, moment: str) -> None:
     from nitro_learner.checkpoints import files
-    from nitro_learner.training.round_runner import RoundRunner
+    from nitro_learner.training.round_report import Listener
     from nitro_learner.training.sharing.toggles import Sharing
 
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    enter = RoundRunner._stage_started
-
-    def enter_then_die(self: Any, stage: str) -> None:
-        enter(self, stage)
-        if self.state.round + 1 == number and stage == moment:
+    def die_soon(_: Listener, *, round: int, stage: str, actors: int) -> None:  # noqa: ARG001
+        if round == number and stage == moment:
             asyncio.get_running_loop().call_later(0.005, die)
 
-    RoundRunner._stage_started = enter_then_die  # type: ignore[method-assign]
+    Listener.on_stage_started = die_soon  # type: ignore[method-assign]
     if moment == "decide":
         decide = Sharing.decide
 

@@ -79,8 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     # Imported only now: they load torch, which takes seconds.
     from nitro_experiments.quality import detection
+    from nitro_experiments.writing.markdown_sections import parts, replace
     from nitro_learner.run import logs
-    from nitro_learner.run.views.markdown_sections import parts, replace
     from nitro_learner.training.failures import TrainingFailed, as_training_failure
 
     interrupts.orderly()

@@ -20,15 +20,15 @@ from nitro_experiments.writing import (
     equal_cost,
     gain_shape,
     left_out,
+    markdown_page,
     provenance,
     question_answers,
     tables,
 )
 from nitro_experiments.writing.cells import SEEDS_FOR_A_VERDICT
 from nitro_experiments.writing.figures import TITLES, draw_metric, draw_overview
+from nitro_experiments.writing.markdown_sections import parts, replace
 from nitro_learner.run.rundir import RunDirError, write_text
-from nitro_learner.run.views import markdown_page
-from nitro_learner.run.views.markdown_sections import parts, replace
 
 _BUSY = "The machine did other work at the same time, so what the runs cost by its clock is left out."
 

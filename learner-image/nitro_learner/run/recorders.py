@@ -72,7 +72,7 @@ def tag(column: str) -> str:
     for group in ("seconds", "cost", "reward", "evaluation", "episode", "info"):
         if column.startswith(f"{group}_"):
             return f"{group}/{column.removeprefix(f'{group}_')}"
-    if column in (*OF_UPDATES, "learning_rate", "clip_fraction", "gradient_norm"):
+    if column in OF_UPDATES:
         return f"update/{column}"
     if column in ("actors", "next_actors", "boosting_score", *STATISTICS):
         return f"scaling/{column}"

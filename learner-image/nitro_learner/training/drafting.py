@@ -13,17 +13,11 @@ from nitro_api.costs.prices import RoundCost
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling import evaluation
 from nitro_learner.sampling.plans import EvaluationResult, RoundResult
-from nitro_learner.training.round_report import PolicyReport, RoundCounters, RoundReport, mean_of
+from nitro_learner.training.round_report import OF_UPDATES, PolicyReport, RoundCounters, RoundReport, mean_of
 from nitro_learner.training.state import TrainingState
 from nitro_learner.training.waiting import Stages
 
 logger = logging.getLogger(__name__)
-
-_OF_UPDATES = (
-    *("kl", "entropy", "value_loss", "policy_loss", "explained_variance", "advantage_std"),
-    *("learning_rate", "clip_fraction", "gradient_norm"),
-)
-"""Columns with the means of the policies' updates."""
 
 
 def draft(
@@ -92,7 +86,7 @@ def draft(
         },
         cost_round=own_cost.total,
         extra=extra,
-        **{name: mean_of(values.get(name) for values in stats.values()) for name in _OF_UPDATES},
+        **{name: mean_of(values.get(name) for values in stats.values()) for name in OF_UPDATES},
         counters=replace(
             counters,
             reward_std=state.reward_std,

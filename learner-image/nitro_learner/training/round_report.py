@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 Row = Mapping[str, float | None]
 """A row of metrics.csv as numbers; None is an empty cell."""
 
-OF_UPDATES = ("kl", "entropy", "value_loss", "policy_loss", "explained_variance", "advantage_std")
-"""Columns with statistics of an update."""
+_DECIDING = ("kl", "entropy", "value_loss", "policy_loss", "explained_variance", "advantage_std")
+"""Statistics of an update that a scaler may decide by."""
+
+OF_UPDATES = (*_DECIDING, "learning_rate", "clip_fraction", "gradient_norm")
+"""Columns with the means of the policies' updates."""
 
 STATISTICS = (
     "convexity_ratio",
@@ -32,7 +35,7 @@ STATISTICS = (
     "gradient_signal",
     "gradient_noise",
     "gradient_snr",
-    *OF_UPDATES,
+    *_DECIDING,
 )
 """Columns that a scaler may decide by."""
 

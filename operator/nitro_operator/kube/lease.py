@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from nitro_operator.kube.client import Kube
@@ -46,7 +46,15 @@ class Leases:
         await leases.release()      # the next operator need not wait
     """
 
-    def __init__(self, kube: Kube, identity: str, *, namespace: str, served: Sequence[str]) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        identity: str,
+        *,
+        namespace: str,
+        served: Sequence[str],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`namespace` is that of the Leases. An operator that serves no named namespace serves them all."""
         self._kube = kube
         self._identity = identity
@@ -56,9 +64,10 @@ class Leases:
         self._mine: dict[str, Object] = {}  # its own Leases, as they were written last
         self._seen: dict[str, tuple[object, float]] = {}  # what another one wrote, and when it was first seen
         self._room = asyncio.Semaphore(AT_ONCE)
+        self._now = now
 
     def held(self) -> bool:
-        return _now() < self._until
+        return self._now() < self._until
 
     async def acquire(self) -> None:
         """Wait until no other operator serves the same jobs."""
@@ -105,7 +114,7 @@ class Leases:
             LeaseTaken: another operator serves the same jobs.
             ApiError, TimeoutError: it cannot be known now.
         """
-        started = _now()
+        started = self._now()
         # Until then no other operator takes over, and there is nothing to look for. A busy API server answers
         # a write of one object sooner than a list.
         alone = self._until - WRITE_SECONDS + LEASE_SECONDS
@@ -113,7 +122,7 @@ class Leases:
         async with asyncio.timeout(RENEW_TIMEOUT_SECONDS):
             if known:
                 known = await self._take(known)
-            if not known or _now() >= alone:
+            if not known or self._now() >= alone:
                 leases = await self._read()
                 self._refuse_others(leases)
                 known = await self._take(leases)
@@ -155,9 +164,9 @@ class Leases:
             return False
         known, since = self._seen.get(name, (None, 0.0))
         if known != mark:
-            self._seen[name] = mark, _now()
+            self._seen[name] = mark, self._now()
             return True
-        return _now() - since <= LEASE_SECONDS
+        return self._now() - since <= LEASE_SECONDS
 
     async def _write(self, name: str, lease: Object | None, holder: str | None) -> Object:
         """Create a Lease, or write it as it was read: an ApiError (409) if somebody has written it since."""
@@ -179,7 +188,3 @@ def _holder(lease: Object | None) -> str | None:
 def _spec(holder: str | None) -> Object:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return {"holderIdentity": holder, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now}
-
-
-def _now() -> float:
-    return time.monotonic()

@@ -37,6 +37,10 @@ FAREWELL_SECONDS = 8.0
 """Time to wake all actors before the process ends; Kubernetes kills it after 15 s."""
 
 
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
 class Unfinished(TryAgain):
     """Something was refused, and the status says what. The queue tries again later."""
 
@@ -55,7 +59,9 @@ class Reconciler:
         tell: Callable[[Object, Condition], None],
         wake: Callable[[JobKey], None],
         starter: Starter,
+        now: Callable[[], float] = _loop_time,
     ) -> None:
+        """`now` tells the time: monotonic, in seconds."""
         self._kube = kube
         self._cache = cache
         self._platform = platform
@@ -70,6 +76,7 @@ class Reconciler:
         self._wake = wake
         self._starter = starter
         self._ending = Ending(kube)
+        self._now = now
 
     def waits_since(self, key: JobKey) -> float:
         """The time since which a job asks for actors. Unix seconds; 0 of a job that is gone.
@@ -92,7 +99,7 @@ class Reconciler:
             return True
         known = self._memories.get(key)
         memory = self._memory(key, job)
-        memory.requests.see(job, _now())
+        memory.requests.see(job, self._now())
         if held_back:
             self._count(key, memory, observe(self._cache, job))
         return known is None or not known.has_read(job)
@@ -162,7 +169,7 @@ class Reconciler:
     def _look(self, key: JobKey, job: Object) -> ReconcileContext:
         memory = self._memory(key, job)
         memory.read(job, self._config)
-        server_now, now = self._kube.server_now(), _now()
+        server_now, now = self._kube.server_now(), self._now()
         observed = memory.learner_pods.present(observe(self._cache, job), job, server_now)
         settings = memory.view.settings_hash if memory.view is not None else None
         judgement = phase_of(job, observed, memory.invalid, server_now, settings)
@@ -179,8 +186,8 @@ class Reconciler:
 
     def _count(self, key: JobKey, memory: JobMemory, observed: Observed) -> None:
         """Count and meter the actor pods that exist now."""
-        memory.meter.sample(observed.actor_pods, _now(), self._kube.server_now())
-        memory.lifetimes.see(observed.actor_pods, self._kube.server_now(), _now())
+        memory.meter.sample(observed.actor_pods, self._now(), self._kube.server_now())
+        memory.lifetimes.see(observed.actor_pods, self._kube.server_now(), self._now())
         self._shares.count(key, actor_pods(self._cache, key), memory.sleep.work.working)
 
     async def _listen(self, run: ReconcileContext) -> None:
@@ -192,9 +199,9 @@ class Reconciler:
                 fresh = await self._kube.get(TRAINING_JOB, run.key.namespace, run.key.name)
             except ApiError as error:
                 logger.warning("%s: cannot see whether its learner reports: %s", run.key, error)
-                heartbeat.looked(_now(), answered=False)
+                heartbeat.looked(self._now(), answered=False)
             else:
-                heartbeat.looked(_now(), answered=True)
+                heartbeat.looked(self._now(), answered=True)
                 heartbeat.see(fresh, run.observed, run.now)
                 if fresh["metadata"]["resourceVersion"] != run.job["metadata"]["resourceVersion"]:
                     self._cache.put(TRAINING_JOB, fresh)
@@ -266,7 +273,7 @@ class Reconciler:
             run.memory.trouble["actors"] = refusal(patch.kind, patch.name, error)
             return
         logger.info("%s: %d actors (requested %d, granted %d)", run.key, actors, run.requested, run.granted)
-        latency = run.memory.requests.answered(_now())
+        latency = run.memory.requests.answered(self._now())
         if latency is not None and actors > 0:
             metrics.SCORE_TO_SCALE.observe(latency)
         self._cache.put(patch.kind, answer)
@@ -312,7 +319,3 @@ class Reconciler:
         for other in self._platform.unsettled():
             if other != key:
                 self._wake(other)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,9 +21,7 @@ from nitro_actor.actor import Actor
 from nitro_actor.answers import failure, work
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
-from nitro_actor.logs import log
 from nitro_actor.protocol.request import Request
-from nitro_actor.server import _log_warning
 from nitro_learner.backends.actor_answers import read_failure
 from nitro_learner.backends.base import RetryableError
 from parallel_environments import Pair, several
@@ -232,13 +233,25 @@ def test_what_an_older_actor_sends_can_be_written_to_a_file(status: int, code: s
     error.evidence.trace.encode()
 
 
-def test_a_warning_whose_text_raises_ends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    class Odd(UserWarning):
-        def __str__(self) -> str:
-            raise RuntimeError("no text")
+WARNS = """
+import warnings
+from nitro_actor import logs, server
 
-    _log_warning(Odd(), Odd)
-    log("next")
-    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+class Odd(UserWarning):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+server.main()  # it refuses NITRO_ACTORS
+warnings.showwarning(Odd(), Odd, "odd.py", 1)
+logs.log("next")
+"""
+
+
+def test_a_warning_whose_text_raises_ends_nothing() -> None:
+    command = [sys.executable, "-c", WARNS]
+    ended = subprocess.run(
+        command, env={**os.environ, "NITRO_ACTORS": "some"}, capture_output=True, timeout=120, check=True
+    )
+    *_, first, second = map(json.loads, ended.stderr.splitlines())
     assert first["error"] == "Odd: (its text cannot be shown, because __str__ raised RuntimeError)"
     assert second["event"] == "next"

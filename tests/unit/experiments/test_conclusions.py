@@ -10,8 +10,7 @@ from experiment_support import no_overview, pretend, write_spec
 from nitro_experiments.planning.plan import plan
 from nitro_experiments.planning.spec import load
 from nitro_experiments.reading.folder import ExperimentDir
-from nitro_experiments.writing import experiment_report
-from nitro_learner.run.views import markdown_page
+from nitro_experiments.writing import experiment_report, markdown_page
 
 VARIANTS: dict[str, dict[str, str]] = {
     "a": {},

@@ -7,7 +7,6 @@ import pytest
 from matplotlib.figure import Figure
 
 from dashboard_support import board
-from nitro_monitoring import picture
 from nitro_monitoring.picture import draw
 
 
@@ -39,9 +38,9 @@ def test_chosen_rows_are_drawn_without_gaps(tmp_path: Path, saved: list[Figure])
         "Cost per hour by job",
         "Cost so far by job",
     ]
-    all_panels = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in dashboard["panels"])
-    chosen = picture._of_rows(dashboard["panels"], rows)
-    assert max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in chosen) == 21 + 9 < all_panels
+    draw(dashboard, ones, {"namespace": ".*", "window": "1m"}, tmp_path / "two.png", "a run", rows[:1])
+    both, first = (figure.get_size_inches()[1] for figure in saved)
+    assert both / first == pytest.approx((2 + 21 + 9) / (2 + 21)), "the rows between them leave no room"
 
 
 def test_a_row_that_does_not_exist_is_named(tmp_path: Path) -> None:

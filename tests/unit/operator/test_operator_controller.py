@@ -16,6 +16,8 @@ import pytest
 from nitro_operator.controller import LISTS, Controller
 from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import LEASE, NAMESPACE, TRAINING_JOB, JobKey, Kind
+from nitro_operator.kube.queue import WorkQueue
+from nitro_operator.reconcile.job import Reconciler
 from operator_objects import CONFIG, make_job
 from ports import free_ports
 
@@ -127,14 +129,14 @@ async def test_what_is_deleted_while_a_watch_has_lost_its_version_leaves_the_cac
     monkeypatch.setattr(kube, "list", list_later)
     controller = await Controller.start(dataclasses.replace(CONFIG, metrics_port=0, health_port=0))
     assert controller.cache.job(JobKey("team", "hopper")) is not None
-    notice_job, gone = controller._notice_job, asyncio.Event()
+    noticed, gone = Reconciler.noticed, asyncio.Event()
 
-    def noticed(key: JobKey) -> None:
-        notice_job(key)
+    def note(reconciler: Reconciler, key: JobKey, *, held_back: bool = False) -> bool:
         if controller.cache.job(key) is None:
             gone.set()
+        return noticed(reconciler, key, held_back=held_back)
 
-    monkeypatch.setattr(controller, "_notice_job", noticed)
+    monkeypatch.setattr(Reconciler, "noticed", note)
     await asyncio.wait_for(gone.wait(), 120)
     assert refusals == []
     await controller.stop()
@@ -307,16 +309,30 @@ async def test_the_probe_reports_a_loop_that_has_ended(kube: FakeKube, controlle
 
     controller.check_alive()
     kube.meanwhile = break_down
-    await asyncio.wait(controller._tasks, timeout=120, return_when=asyncio.FIRST_COMPLETED)
+    relisting = [task for task in asyncio.all_tasks() if task.get_name() == "relist"]
+    await asyncio.wait(relisting, timeout=120)
     with pytest.raises(RuntimeError, match="'relist' has ended"):
         controller.check_alive()
 
 
-@pytest.mark.parametrize("queue", [lambda it: it._queue, lambda it: it._functions])
+@pytest.fixture
+def queues(monkeypatch: pytest.MonkeyPatch) -> list[WorkQueue[Any]]:
+    """The work queues of a controller that starts after this: of jobs, functions and lists."""
+    started, start = list[WorkQueue[Any]](), WorkQueue.start
+
+    def note(queue: WorkQueue[Any]) -> None:
+        start(queue)
+        started.append(queue)
+
+    monkeypatch.setattr(WorkQueue, "start", note)
+    return started
+
+
+@pytest.mark.parametrize("number", [0, 1])
 async def test_the_probe_reports_a_worker_that_has_ended(
-    controller: Controller, queue: Callable[[Controller], Any]
+    queues: list[WorkQueue[Any]], controller: Controller, number: int
 ) -> None:
-    worker = queue(controller).loops[1]
+    worker = queues[number].loops[1]
     worker.cancel()
     await asyncio.wait({worker}, timeout=120)
     with pytest.raises(RuntimeError, match="'reconcile-1' has ended"):

@@ -25,6 +25,6 @@ from parallel_environments import several
 def test_what_is_missing_is_said(
     id_: str, kwargs: dict[str, Any], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(make, "_exists", lambda _: False)
+    monkeypatch.setattr(make, "find_spec", lambda _: None)
     with pytest.raises(EnvironmentConfigError, match=text):
         several(id_, **kwargs)

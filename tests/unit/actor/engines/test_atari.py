@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ale_py
@@ -19,7 +20,7 @@ from actor_support import Alone, action_of
 from nitro_actor import wire
 from nitro_actor.config import AtariConfig, EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.engines import ale
-from nitro_actor.engines.atari import AtariEngine, Resize
+from nitro_actor.engines.atari import Resize
 from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env
 
@@ -30,11 +31,6 @@ def atari(game: str = GAME, count: int = 2, *, stack: int = 4, **settings: Any) 
     kwargs = settings.pop("kwargs", {})
     config = EnvironmentConfig(game, count, kwargs, frame_stack=stack, atari=AtariConfig(**settings))
     return Alone(make_env(config))
-
-
-def engine(environment: Environment) -> AtariEngine:
-    assert isinstance(environment._engine, AtariEngine)
-    return environment._engine
 
 
 def mean_of_areas(image: np.ndarray, size: int) -> np.ndarray:
@@ -117,20 +113,37 @@ class Recorder:
         return getattr(self._game, name)
 
 
-def recorded(**settings: Any) -> tuple[Environment, Recorder]:
-    env = atari(count=1, **settings)
-    recorder = Recorder(engine(env)._games[0])
-    engine(env)._games[0] = recorder
+class Emulators:
+    """ale-py's extension module, each emulator of which is one of `kind`."""
+
+    def __init__(self, kind: type[Recorder]) -> None:
+        self._library, self._kind = ale.library(), kind
+        self.made: list[Recorder] = []
+        self.ALEInterface = self
+        self.isSupportedROM = self._library.ALEInterface.isSupportedROM
+
+    def __call__(self) -> Recorder:
+        self.made.append(self._kind(self._library.ALEInterface()))
+        return self.made[-1]
+
+
+def recorded(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Recorder] = Recorder, **settings: Any
+) -> tuple[Alone, Recorder]:
+    emulators = Emulators(kind)
+    with monkeypatch.context() as patch:
+        patch.setattr(ale, "library", lambda: emulators)
+        env = atari(count=1, **settings)
     env.reset([3])
-    return env, recorder
+    return env, emulators.made[0]
 
 
-def test_actions_stick_with_the_stated_probability() -> None:
-    env, recorder = recorded(sticky_actions=0.25, noop_max=0)
+def test_actions_stick_with_the_stated_probability(monkeypatch: pytest.MonkeyPatch) -> None:
+    env, recorder = recorded(monkeypatch, sticky_actions=0.25, noop_max=0)
     steps = 400
     for t in range(steps):
         env.step(np.array([2 + t % 2]))
-        if engine(env)._games[0].game_over():
+        if recorder.game_over():
             env.reset_one(0)
     seen = np.array(recorder.seen).reshape(steps, 4)
     wanted = np.array([3 if t % 2 == 0 else 4 for t in range(steps)])  # RIGHT and LEFT of the emulator
@@ -139,15 +152,15 @@ def test_actions_stick_with_the_stated_probability() -> None:
     np.testing.assert_allclose(late, 0.25 ** np.arange(1, 5), atol=0.06)
 
 
-def test_without_stickiness_the_game_sees_every_action() -> None:
-    env, recorder = recorded(sticky_actions=0.0, noop_max=0)
+def test_without_stickiness_the_game_sees_every_action(monkeypatch: pytest.MonkeyPatch) -> None:
+    env, recorder = recorded(monkeypatch, sticky_actions=0.0, noop_max=0)
     for t in range(50):
         env.step(np.array([2 + t % 2]))
     assert recorder.seen == [3 + t % 2 for t in range(50) for _ in range(4)]
 
 
-def test_episodes_begin_with_idle_screens() -> None:
-    env, recorder = recorded(noop_max=5)
+def test_episodes_begin_with_idle_screens(monkeypatch: pytest.MonkeyPatch) -> None:
+    env, recorder = recorded(monkeypatch, noop_max=5)
     lengths = set()
     for _ in range(60):
         recorder.seen.clear()
@@ -157,7 +170,7 @@ def test_episodes_begin_with_idle_screens() -> None:
     assert lengths == {1, 2, 3, 4, 5}
 
 
-def test_a_game_that_ends_during_idle_steps_begins_at_its_start() -> None:
+def test_a_game_that_ends_during_idle_steps_begins_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     class Dying(Recorder):
         def game_over(self, **_: bool) -> bool:
             return True
@@ -165,9 +178,7 @@ def test_a_game_that_ends_during_idle_steps_begins_at_its_start() -> None:
     game = "ALE/SpaceInvaders-v5"  # its screen changes at once
     start = atari(game, count=1, noop_max=0)
     start.reset([3])
-    env, _ = recorded(game=game, noop_max=30)
-    engine(env)._games[0] = Dying(engine(env)._games[0])
-    env.reset_one(0)
+    env, _ = recorded(monkeypatch, Dying, game=game, noop_max=30)
     np.testing.assert_array_equal(env.frames, start.frames)
 
 
@@ -247,14 +258,18 @@ def test_a_missing_library_and_a_damaged_rom_are_named(
     roms.mkdir()
     source = Path(ale_py.__file__).parent / "roms"
     (roms / "md5.json").write_bytes((source / "md5.json").read_bytes())
-    monkeypatch.setattr(ale, "_folder", lambda: tmp_path)
+    find = importlib.util.find_spec
+
+    def there(name: str, *arguments: Any) -> Any:
+        package = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+        return package if name == "ale_py" else find(name, *arguments)
+
+    monkeypatch.setattr(importlib.util, "find_spec", there)
     with pytest.raises(EnvironmentConfigError, match=r"is missing .*install ale-py"):
         ale.rom("Pong-v5")
     (roms / "pong.bin").write_bytes(b"not a game")
     with pytest.raises(EnvironmentConfigError, match="is not the one"):
         ale.rom("Pong-v5")
-    monkeypatch.undo()
-    find = importlib.util.find_spec
 
     def without(name: str, *arguments: Any) -> Any:
         return None if name == "ale_py" else find(name, *arguments)

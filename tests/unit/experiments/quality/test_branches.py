@@ -73,6 +73,8 @@ def test_a_second_command_is_refused_while_branches_are_trained(
         pytest.fail("it measures before it is refused")
 
     monkeypatch.setattr(detection, "repeat", repeat)
+    monkeypatch.setattr(detection, "read", lambda *_: None)
+    monkeypatch.setattr(detection, "foretold", lambda _: {})
     state = {"run": "abc", "training": {"actors": 4, "end_states": {}}}
     CheckpointStore(source.checkpoints, keep_last=9).save(3, state)
     plan = detection.Plan(rounds=3, repeats=2, gain=2, factor=2, ahead=1, jobs=1)
@@ -80,7 +82,7 @@ def test_a_second_command_is_refused_while_branches_are_trained(
         RunDir(source.path / "detector").locked(),
         pytest.raises(RunDirBusy, match=r"detector: another nitro process .*\. Wait for it, or leave --gain"),
     ):
-        detection._look_again(source, _job(), {}, plan)
+        detection.measure([(source, _job())], plan)
 
 
 def test_a_branch_that_was_broken_off_in_planting_is_planted_again(source: RunDir) -> None:

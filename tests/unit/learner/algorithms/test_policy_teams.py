@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -123,8 +124,14 @@ def test_an_algorithm_of_one_agent_refuses_an_environment_of_several() -> None:
         registry.make_policies(single, ENVIRONMENT)
 
 
+def install(monkeypatch: pytest.MonkeyPatch, kind: Callable[..., object]) -> None:
+    """Have a package bring the class of all algorithms."""
+    monkeypatch.setattr(registry, "ALGORITHMS", {})
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [Mock(load=lambda: kind)])
+
+
 def test_the_registry_unites_teams_in_the_order_of_the_wire(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_class_of", lambda *_: ToyTeam)
+    install(monkeypatch, ToyTeam)
     policies = registry.make_policies(spec(policies=[{"agents": "agent_*", "name": "iql"}]), ENVIRONMENT)
     assert list(policies.agents) == ["adversary_0", "adversary_1", "agent_0", "agent_1"]
     assert [learner.policies for learner in policies.learners] == [
@@ -135,7 +142,7 @@ def test_the_registry_unites_teams_in_the_order_of_the_wire(monkeypatch: pytest.
 
 
 def test_a_class_that_cannot_share_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_class_of", lambda *_: lambda *_: object())
+    install(monkeypatch, lambda *_: object())
     with pytest.raises(TypeError, match="ippo learns several agents, but is no SharingLearner"):
         registry.make_policies(spec(), ENVIRONMENT)
 

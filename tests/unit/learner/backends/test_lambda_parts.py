@@ -292,15 +292,16 @@ def test_lambda_may_answer_after_the_time_out_because_that_does_not_count_the_in
 
 async def test_waiting_for_credentials_is_no_invocation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was sent to Lambda, so nothing may be billed, and the message is about the credentials."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKID")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    given, keys = threading.Event(), ReadOnlyCredentials("AKID", "secret", None)
+    credentials = mock.Mock(get_frozen_credentials=lambda: given.wait() and keys)
+    monkeypatch.setattr("botocore.session.Session.get_credentials", lambda _: credentials)
+    monkeypatch.setattr("nitro_learner.backends.lambda_backend._PROBE_SECONDS", 0.1)
     settings = GivenLambdaBackend(function_name="nitro", region="us-east-2", manage=False)
-    backend = LambdaBackend(settings, "x", envs=1, limit=1)
+    backend = LambdaBackend(settings, "x", envs=1, limit=1, ready_seconds=0.0)
     backend.open_cache("run")
-    await backend._client.open()
-    given = threading.Event()
-    monkeypatch.setattr(backend._client, "_source", given.wait)
     try:
+        with pytest.raises(RetryableError, match="does not answer"):
+            await backend.start()
         with pytest.raises(RetryableError, match=r"credentials: AWS gave no credentials in 0\.1 s") as late:
             await backend.invoke(REQUEST, 0.1)
         assert late.value.billed_seconds == 0

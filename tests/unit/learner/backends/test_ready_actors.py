@@ -9,6 +9,7 @@ import pytest
 from nitro_actor.protocol.request import Request
 from nitro_learner.backends.base import Ack
 from nitro_learner.backends.capacity import Capacity
+from nitro_learner.backends.http import HttpClient
 from nitro_learner.backends.knative import KnativeBackend
 
 REQUEST = Request("rollout", "run", 1, 0, 0, 7, 0, "weights", "results", 60, steps=8)
@@ -16,28 +17,29 @@ SECONDS = {"weights": 0.0, "rollout": 0.0, "store": 0.0, "total": 0.0}
 
 
 class Patient:
-    """Stands for the client of actors: answers when it is told to."""
+    """Stands for all actors: answers when it is told to."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
         self.waits: list[bool] = []
 
-    async def rollout(self, url: str, request: bytes, timeout: float, *, waits: bool) -> Ack:  # noqa: ARG002
+    async def rollout(self, *_: object, waits: bool) -> Ack:
         self.waits.append(waits)
         await self.go.wait()
         return Ack(0, 0, False, SECONDS, 0.1)
 
 
-async def at_once(requests: int, limit: int, ready: int | None) -> tuple[list[Ack], list[bool]]:
+async def at_once(
+    patch: pytest.MonkeyPatch, requests: int, limit: int, ready: int | None
+) -> tuple[list[Ack], list[bool]]:
     """Make so many requests together. Returns their answers, and which of them might have waited."""
-    backend = KnativeBackend("http://actors", None, "redis://nowhere", limit=limit)
-    client = Patient()
-    backend._client = client  # type: ignore[assignment]
+    backend, actors = KnativeBackend("http://actors", None, "redis://nowhere", limit=limit), Patient()
+    patch.setattr(HttpClient, "rollout", actors.rollout)
     backend.set_actors(limit, ready, None)
     asked = [asyncio.create_task(backend.invoke(REQUEST, 1.0)) for _ in range(requests)]
     await asyncio.sleep(0)
-    client.go.set()
-    return await asyncio.gather(*asked), client.waits
+    actors.go.set()
+    return await asyncio.gather(*asked), actors.waits
 
 
 @pytest.mark.parametrize(
@@ -51,9 +53,9 @@ async def at_once(requests: int, limit: int, ready: int | None) -> tuple[list[Ac
     ],
 )
 def test_as_many_requests_find_a_ready_actor_as_there_are(
-    limit: int, ready: int | None, requests: int, expected: int
+    monkeypatch: pytest.MonkeyPatch, limit: int, ready: int | None, requests: int, expected: int
 ) -> None:
-    acks, _ = asyncio.run(at_once(requests, limit, ready))
+    acks, _ = asyncio.run(at_once(monkeypatch, requests, limit, ready))
     assert sum(ack.found_ready for ack in acks) == expected
 
 
@@ -68,9 +70,9 @@ def test_as_many_requests_find_a_ready_actor_as_there_are(
     ],
 )
 def test_requests_may_wait_behind_the_address_where_no_actor_is_ready(
-    limit: int, ready: int | None, expected: list[bool]
+    monkeypatch: pytest.MonkeyPatch, limit: int, ready: int | None, expected: list[bool]
 ) -> None:
-    _, waits = asyncio.run(at_once(8, limit, ready))
+    _, waits = asyncio.run(at_once(monkeypatch, 8, limit, ready))
     assert waits == expected
 
 

@@ -14,17 +14,15 @@ from typing import Any, cast
 import pytest
 from kubernetes.client import Configuration
 
+from learner_pod import trained
 from nitro_api import load_job, resolve
 from nitro_api.costs.pod_use import PodUse
 from nitro_api.costs.prices import RoundCost
-from nitro_learner.cli import learn
 from nitro_learner.cluster import api
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
 from nitro_learner.cluster.status_reporter import StatusReporter
 from nitro_learner.run.check_listener import not_checked
 from nitro_learner.run.checking.report import Report
-from nitro_learner.run.rundir import RunDir
-from nitro_learner.run.runs import open_run
 from nitro_learner.training.round_report import Outcome
 from nitro_learner.training.sharing.toggles import Regrouping
 from replicas_support import replicas
@@ -53,8 +51,9 @@ def test_a_failing_api_server_is_replaced_by_another_replica(monkeypatch: pytest
 class Cluster:
     """The job on an API server: what was reported last, and what the operator grants."""
 
-    def __init__(self) -> None:
+    def __init__(self, **spec: Any) -> None:
         self.reported: Mapping[str, Any] = {}
+        self._spec = spec
         self.granted = self.ready = 0
         self.pod_seconds = 0.0
         self.stop: dict[str, Any] = {"rounds": 6}
@@ -67,7 +66,7 @@ class Cluster:
             self._told = self.granted
             self.seen.notify_all()
         actors = {"granted": self.granted, "ready": self.ready, "podSeconds": self.pod_seconds}
-        stored = job(stop=self.stop)
+        stored = job(stop=self.stop, **self._spec)
         stored["metadata"] |= {"namespace": "team", "uid": "u", "resourceVersion": "1"}
         return {**stored, "status": {"actors": actors}}
 
@@ -306,23 +305,22 @@ def test_a_job_that_is_gone_ends_its_run_once_and_is_not_waited_for() -> None:
 def test_a_grant_after_the_last_round_does_not_keep_the_end_from_being_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("NITRO_ACTOR_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("NITRO_REDIS_URL", "redis://127.0.0.1:9")
-    monkeypatch.delenv("NITRO_METRICS_PORT", raising=False)
-    cluster = Cluster()
-    opened = open_run(
-        RunDir(tmp_path / "run"), resolve(load_job(job(backend={"type": "Knative"}))), resume=False
-    )
+    cluster = Cluster(backend={"type": "Knative"})
 
-    async def train(*_: Any, **__: Any) -> tuple[str, None]:
+    async def train(*_: Any, **__: Any) -> tuple[Outcome, None]:
         await asyncio.to_thread(cluster.grant, 3)
-        return "done", None
+        return Outcome("RoundsDone", "all rounds are done", True, 6, RoundCost(0.0, 0.0), 0.0), None
+
+    class Late(StatusReporter):
+        """Closed after another grant, when the training's event loop has ended."""
+
+        def close(self, seconds: float) -> None:
+            cluster.grant(5)
+            self.conclude("Succeeded", "RoundsDone", "all rounds are done")
+            super().close(seconds)
 
     monkeypatch.setattr("nitro_learner.run.session.train", train)
-    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
-        assert asyncio.run(learn._train(opened, reporter)) == "done"
-        cluster.grant(5)
-        reporter.conclude("Succeeded", "RoundsDone", "all rounds are done")
+    assert trained(monkeypatch, cluster, Late, tmp_path / "run") == 0
     assert cluster.reported["training"]["state"] == "Succeeded"
 
 

@@ -2,6 +2,7 @@
 the same.
 """
 
+import fcntl
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,6 @@ from nitro_api.costs.ledger import Ledger
 from nitro_api.costs.prices import RoundCost
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.checkpoints.store import CheckpointStore
-from nitro_learner.run import folders
 from nitro_learner.run.folders import held_beside
 from nitro_learner.run.metrics_file import columns_of, read_metrics, read_rows
 from nitro_learner.run.recorders import CsvMetrics, TensorBoard
@@ -317,14 +317,14 @@ def test_a_lock_that_its_holder_removes_at_this_moment_is_made_anew(
 ) -> None:
     taken: list[int] = []
 
-    def take(file: IO[str], busy: Exception) -> None:
+    def flock(file: IO[str], operation: int) -> None:
         if not taken:
             Path(file.name).unlink()
         taken.append(file.fileno())
-        take_lock(file, busy)
+        lock(file, operation)
 
-    take_lock = folders._take
-    monkeypatch.setattr(folders, "_take", take)
+    lock = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", flock)
     with held_beside(tmp_path / "agent", RunDirError("busy")):
         assert len(taken) == 2
         with pytest.raises(RunDirError), held_beside(tmp_path / "agent", RunDirError("busy")):

@@ -1,6 +1,8 @@
 """What trackers are told of a run, and their processes."""
 
 import asyncio
+import logging
+import threading
 from importlib import metadata
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from nitro_learner.run.tracking.listener import MOST_STARTS, TrackerProcess, Tra
 from nitro_learner.run.tracking.mlflow_tracker import flattened
 from nitro_learner.training.round_report import Listener, Outcome
 from shared_runs import shared_run
-from tracking_support import until
+from tracking_support import PATIENCE_SECONDS, until
 from train_support import job
 
 
@@ -108,10 +110,11 @@ async def test_a_tracker_that_has_all_rounds_but_not_the_end_is_told_and_counted
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     program = tmp_path / "program"
-    program.write_text(f"""#!/bin/sh\necho '{{"recorded": 5}}'\n{script}\n""")
+    program.write_text(f"""#!/bin/sh\necho '{{"recorded": 5}}'\necho '{{"opened": "here"}}'\n{script}\n""")
     program.chmod(0o755)
     monkeypatch.setattr(listener.sys, "executable", str(program))
     monkeypatch.setattr(listener, "FINISH_SECONDS", 1.0)
+    caplog.set_level(logging.INFO)
     counted: list[str] = []
 
     class Counter(Listener):
@@ -123,24 +126,30 @@ async def test_a_tracker_that_has_all_rounds_but_not_the_end_is_told_and_counted
     (tmp_path / "a run" / "wandb" / "run-20260101_120000-5f3a").mkdir(parents=True)
     async with Trackers(spec, tmp_path / "a run", "5f3a", {}, [Counter()]) as trackers:
         trackers.on_run_started(round=5, rounds=5, history=[])
-        (one,) = trackers._processes
-        await asyncio.to_thread(until, lambda: one.recorded == 5, "all rounds are recorded")
+        await asyncio.to_thread(until, lambda: "records the run: here" in caplog.text, "all are recorded")
         await trackers.end(Outcome("RoundsDone", "", True, 5, RoundCost(0.0, 0.0), 0.0))
         await asyncio.sleep(0)
     told = [record.getMessage() for record in caplog.records if "lacks the end" in record.getMessage()]
     if reason is None:
         assert (told, counted) == ([], [])
         return
-    has, sync = "has", ""
+    title, has, sync = "MLflow", "has", ""
     if tracker == "wandb":
-        has = "was given"
+        title, has = "Weights & Biases", "was given"
         files = f"'{tmp_path}/a run/wandb'/*run-*"
         sync = f" Or upload the rounds in W&B's files: wandb sync --include-online {files}"
     assert told == [
-        f"{one.title} lacks the end of the run ({reason}); it {has} the rounds up to 5 of 5. A resumed run "
+        f"{title} lacks the end of the run ({reason}); it {has} the rounds up to 5 of 5. A resumed run "
         f"records what is missing.{sync}"
     ]
     assert counted == [tracker] * (2 if "failed" in script else 1)
+
+
+def _wait_for_its_end() -> None:
+    """Wait until the thread that listens to a process has ended, which it does after the process."""
+    for thread in threading.enumerate():
+        if thread.name == "mlflow":
+            thread.join(PATIENCE_SECONDS)
 
 
 def test_a_process_that_dies_is_started_again_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,9 +158,9 @@ def test_a_process_that_dies_is_started_again_a_few_times(monkeypatch: pytest.Mo
     tracker = TrackerProcess("mlflow", {}, failures.append)
     tracker.start()
     for round in range(1, 10):
-        until(lambda: tracker._process is None, "it has died")
+        _wait_for_its_end()
         tracker.tell(round)
-    until(lambda: tracker._process is None, "it has died")
+    _wait_for_its_end()
     tracker.conclude("FINISHED")
     assert failures == ["mlflow"] * MOST_STARTS
     assert tracker.failure == "its process ended with 1"

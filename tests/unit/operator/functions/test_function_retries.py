@@ -105,13 +105,13 @@ class Tended:
 
     def __init__(self, aws: Any = None, function: dict[str, Any] = FUNCTION) -> None:
         backend = {"type": "Lambda", "lambda": function}
-        cache, self.aws = Cache(), aws or BusyAws()
+        self.cache, self.kube, self.aws = Cache(), FakeKube(), aws or BusyAws()
         job = make_job(backend=backend)
         job["metadata"]["finalizers"] = [FINALIZER]
-        cache.put(TRAINING_JOB, job)
+        self.cache.put(TRAINING_JOB, job)
         self.controller = FunctionController(
-            FakeKube(),  # type: ignore[arg-type]
-            cache,
+            self.kube,  # type: ignore[arg-type]
+            self.cache,
             self.aws,
             lambda *_: None,
             lambda _: None,
@@ -212,10 +212,10 @@ async def test_a_deleted_job_whose_secret_may_not_be_read_is_released_all_the_sa
 ) -> None:
     """As while a namespace is deleted: the operator's Role there can be gone before the jobs."""
     function = Tended()
-    kube: Any = function.controller._kube
+    kube = function.kube
     lambda_ = FUNCTION | {"manage": True, "image": IMAGE, "roleArn": ROLE, "credentialsSecret": "aws"}
     job = being_deleted(lambda_, kube.server_now() - timedelta(minutes=minutes))
-    function.controller._cache.put(TRAINING_JOB, job)
+    function.cache.put(TRAINING_JOB, job)
 
     async def get(kind: Kind, *_: Any) -> dict[str, Any]:
         if kind is SECRET:
@@ -244,9 +244,9 @@ async def test_a_server_that_is_not_aws_is_told_and_keeps_no_deleted_job(
     function = Tended(OtherServer(), MANAGED)
     await function.looks(1)
     assert function.reason == "AwsAnswerUnreadable"
-    kube: Any = function.controller._kube
+    kube = function.kube
     kube.job = being_deleted(MANAGED, kube.server_now() - timedelta(minutes=minutes))
-    function.controller._cache.put(TRAINING_JOB, kube.job)
+    function.cache.put(TRAINING_JOB, kube.job)
     await function.looks(1)
     assert [one["metadata"].get("finalizers") for one in kube.written] == ([[]] if released else [])
     function.aws.close()
@@ -259,6 +259,6 @@ async def test_the_function_of_a_deleted_job_does_not_count_for_a_new_one_of_its
     assert function.controller.state(KEY).ready
     job = make_job(backend={"type": "Lambda", "lambda": FUNCTION})
     job["metadata"] |= {"uid": "another", "creationTimestamp": "2026-01-01T00:00:09Z"}
-    function.controller._cache.put(TRAINING_JOB, job)
+    function.cache.put(TRAINING_JOB, job)
     assert not function.controller.state(KEY).ready
     function.aws.close()

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from nitro_operator.kube import lease
 from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import Kind
 from nitro_operator.kube.lease import LEASE_SECONDS, RENEW_SECONDS, WRITE_SECONDS, Leases, LeaseTaken
@@ -17,9 +16,10 @@ Object = dict[str, Any]
 
 
 class FakeKube:
-    """An API server with Leases alone, which answers in the order of its requests."""
+    """An API server with Leases alone, which answers in the order of its requests. `now` is the time."""
 
     def __init__(self) -> None:
+        self.now = 1000.0
         self.lists = 0
         self.patches = asyncio.Event()  # while it is not set, patches are on their way
         self.patches.set()
@@ -36,21 +36,21 @@ class FakeKube:
         await self._answer()
         if obj["metadata"]["name"] in self.leases:
             raise ApiError(409, "AlreadyExists", obj["metadata"]["name"])
-        return self._store(obj["metadata"], obj["spec"])
+        return self.store(obj["metadata"], obj["spec"])
 
     async def merge(self, _: Kind, namespace: str, name: str, patch: Object) -> Object:
         await self.patches.wait()
         await self._answer()
         if patch["metadata"]["resourceVersion"] != self.leases[name]["metadata"]["resourceVersion"]:
             raise ApiError(409, "Conflict", name)
-        return self._store({"name": name, "namespace": namespace}, patch["spec"])
+        return self.store({"name": name, "namespace": namespace}, patch["spec"])
 
     async def _answer(self) -> None:
         await asyncio.sleep(0)
         if self.refuses:
             raise ApiError(self.refuses, "Refused", "by the API server")
 
-    def _store(self, meta: Object, spec: Object) -> Object:
+    def store(self, meta: Object, spec: Object) -> Object:
         stored = {"metadata": {**meta, "resourceVersion": str(next(self._versions))}, "spec": spec}
         self.leases[meta["name"]] = stored
         return stored
@@ -59,26 +59,19 @@ class FakeKube:
         pass
 
 
-class Clock:
-    """The time that `lease` reads."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        monkeypatch.setattr(lease, "_now", lambda: self.now)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
-
-
 @pytest.fixture
 def kube() -> FakeKube:
     return FakeKube()
 
 
 def operator(kube: FakeKube, name: str, *namespaces: str) -> Leases:
-    return Leases(kube, name, namespace="kube-system", served=namespaces)  # type: ignore[arg-type]
+    return Leases(
+        kube,  # type: ignore[arg-type]
+        name,
+        namespace="kube-system",
+        served=namespaces,
+        now=lambda: kube.now,
+    )
 
 
 async def takes(leases: Leases) -> bool:
@@ -89,15 +82,13 @@ async def takes(leases: Leases) -> bool:
     return True
 
 
-async def test_a_second_operator_writes_only_when_the_first_has_long_ceased(
-    kube: FakeKube, clock: Clock
-) -> None:
+async def test_a_second_operator_writes_only_when_the_first_has_long_ceased(kube: FakeKube) -> None:
     first, second = operator(kube, "first"), operator(kube, "second")
     assert await takes(first)
     both: list[tuple[bool, bool]] = []
     for _ in range(60):  # the first renews for a minute, then its node is lost
-        clock.now += RENEW_SECONDS
-        if clock.now < 1060:
+        kube.now += RENEW_SECONDS
+        if kube.now < 1060:
             await first.renew()
         await takes(second)
         both.append((first.held(), second.held()))
@@ -110,15 +101,15 @@ async def test_a_second_operator_writes_only_when_the_first_has_long_ceased(
     assert not first.held()
 
 
-async def test_an_operator_that_hears_nothing_ceases_to_write(kube: FakeKube, clock: Clock) -> None:
+async def test_an_operator_that_hears_nothing_ceases_to_write(kube: FakeKube) -> None:
     only = operator(kube, "only")
     assert await takes(only)
     kube.refuses = 503
-    clock.now += WRITE_SECONDS - 1
+    kube.now += WRITE_SECONDS - 1
     with pytest.raises(ApiError):
         await only.renew()
     assert only.held()
-    clock.now += 1
+    kube.now += 1
     assert not only.held()
     kube.refuses = 0
     assert await takes(only)
@@ -147,32 +138,30 @@ async def test_operators_of_different_namespaces_do_not_wait_for_each_other(kube
     assert not await takes(operator(kube, "third", "c", "d"))
 
 
-async def test_to_renew_takes_one_write(kube: FakeKube, clock: Clock) -> None:
+async def test_to_renew_takes_one_write(kube: FakeKube) -> None:
     only = operator(kube, "only")
     await only.renew()
     at_first = kube.lists
     for _ in range(5):
-        clock.now += RENEW_SECONDS
+        kube.now += RENEW_SECONDS
         await only.renew()
     assert kube.lists == at_first
-    kube._store({"name": "nitro-operator"}, {"holderIdentity": None})  # somebody has written it
+    kube.store({"name": "nitro-operator"}, {"holderIdentity": None})  # somebody has written it
     with pytest.raises(ApiError, match="409"):
         await only.renew()
     assert await takes(only)
     assert kube.leases["nitro-operator"]["spec"]["holderIdentity"] == "only"
 
 
-async def test_a_renewal_that_arrives_when_another_one_has_taken_over_does_not_count(
-    kube: FakeKube, clock: Clock
-) -> None:
+async def test_a_renewal_that_arrives_when_another_one_has_taken_over_does_not_count(kube: FakeKube) -> None:
     whole, part = operator(kube, "whole"), operator(kube, "part", "team")
     assert await takes(whole)
     assert not await takes(part)
-    clock.now += WRITE_SECONDS - 1
+    kube.now += WRITE_SECONDS - 1
     kube.patches.clear()
     late = asyncio.create_task(takes(whole))
     await asyncio.sleep(0)
-    clock.now += LEASE_SECONDS
+    kube.now += LEASE_SECONDS
     assert await takes(part)
     kube.patches.set()
     assert not await late
@@ -185,12 +174,12 @@ SCOPES = [((), ()), ((), ("a",)), (("a", "b"), ()), (("a", "b"), ("b", "c"))]
 
 @pytest.mark.parametrize(("first", "second"), SCOPES)
 async def test_operators_of_a_common_namespace_exclude_each_other(
-    kube: FakeKube, clock: Clock, first: tuple[str, ...], second: tuple[str, ...]
+    kube: FakeKube, first: tuple[str, ...], second: tuple[str, ...]
 ) -> None:
     one, other = operator(kube, "one", *first), operator(kube, "other", *second)
     assert await takes(one)
     for _ in range(20):
-        clock.now += RENEW_SECONDS
+        kube.now += RENEW_SECONDS
         await one.renew()
         with pytest.raises(LeaseTaken, match=r"one holds Lease kube-system/nitro-operator.* set watchNames"):
             await other.renew()
@@ -201,26 +190,26 @@ async def test_operators_of_a_common_namespace_exclude_each_other(
 
 @pytest.mark.parametrize(("first", "second"), SCOPES)
 async def test_of_two_operators_that_start_at_the_same_time_at_most_one_works(
-    kube: FakeKube, clock: Clock, first: tuple[str, ...], second: tuple[str, ...]
+    kube: FakeKube, first: tuple[str, ...], second: tuple[str, ...]
 ) -> None:
     one, other = operator(kube, "one", *first), operator(kube, "other", *second)
     assert sum(await asyncio.gather(takes(one), takes(other))) <= 1
     assert not (one.held() and other.held())
-    clock.now += LEASE_SECONDS + 1  # each has seen the other's Lease only while it looked
+    kube.now += LEASE_SECONDS + 1  # each has seen the other's Lease only while it looked
     for _ in range(10):
-        clock.now += RENEW_SECONDS
+        kube.now += RENEW_SECONDS
         await takes(one)
         await takes(other)
         assert not (one.held() and other.held())
     assert one.held() or other.held()
 
 
-async def test_the_leases_of_an_operator_that_is_gone_end_together(kube: FakeKube, clock: Clock) -> None:
+async def test_the_leases_of_an_operator_that_is_gone_end_together(kube: FakeKube) -> None:
     namespaces = [f"team-{number}" for number in range(40)]
     assert await takes(operator(kube, "gone", *namespaces))
     whole = operator(kube, "whole")
     assert not await takes(whole)
-    clock.now += LEASE_SECONDS + 1
+    kube.now += LEASE_SECONDS + 1
     assert await takes(whole)
 
 

@@ -43,11 +43,11 @@ class Watch:
 
     def __init__(self, failed: int = 0) -> None:
         self._pods = LearnerPods()
-        self._job = learner_job(failed=failed)
+        self.job = learner_job(failed=failed)
 
     def look(self, newest: Object | None, now: datetime = NOON, reported: str | None = None) -> Observed:
         job = make_job({"training": {"updatedAt": reported}} if reported else None)
-        return self._pods.present(Observed(learner_job=self._job, learner_pod=newest), job, now)
+        return self._pods.present(Observed(learner_job=self.job, learner_pod=newest), job, now)
 
 
 def told(observed: Observed) -> Problem:
@@ -107,7 +107,7 @@ def test_the_present_end_stays_told_after_its_pod_is_gone() -> None:
 def test_the_next_job_knows_nothing_of_the_former_ones_pods() -> None:
     watch = Watch()
     watch.look(learner("p", "11:50:00", terminated(3)))
-    watch._job = learner_job(uid="another")
+    watch.job = learner_job(uid="another")
     assert watch.look(None).learner_end is None
 
 

@@ -25,7 +25,7 @@ WEAKER = [
 def bench_with(
     monkeypatch: pytest.MonkeyPatch, spec: Object, *, running: bool, config: Config = CONFIG
 ) -> Bench:
-    bench = Bench(monkeypatch, running=running, config=config)
+    bench = Bench(running=running, config=config)
     monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
     job = reported(version=2, **spec)
     job["metadata"]["generation"] = 2

@@ -10,14 +10,20 @@ import pytest
 from prometheus_client import REGISTRY
 
 from nitro_operator.backends.knative import scale_annotations
-from nitro_operator.builders import actor_service, checkpoint_claim
 from nitro_operator.functions.state import FunctionState
 from nitro_operator.kube.errors import ApiError
-from nitro_operator.kube.kinds import LEARNER_JOB, POD, REVISION, TRAINING_JOB, VOLUME_CLAIM, JobKey
+from nitro_operator.kube.kinds import (
+    KNATIVE_SERVICE,
+    LEARNER_JOB,
+    POD,
+    TRAINING_JOB,
+    VOLUME_CLAIM,
+    JobKey,
+)
 from nitro_operator.kube.names import labels
 from nitro_operator.reconcile.job import Unfinished
 from nitro_operator.scaling.grants import Limits
-from operator_objects import RUNNING, make_job, make_view, pod, revision, terminated
+from operator_objects import RUNNING, make_job, pod, terminated
 from reconcile_bench import GOING, KEY, Bench, conditions_of, has_secret, note, reported
 
 Object = dict[str, Any]
@@ -28,20 +34,19 @@ FUNCTION = {
 
 
 async def test_the_job_of_a_late_learner_is_read_without_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(monkeypatch, running=True)
-    written = []
-    monkeypatch.setattr(bench.reconciler, "_publish", lambda run: note(written, run.heard))
+    bench = Bench(running=True)
     monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
     await bench.reconciler.reconcile(KEY)
     assert bench.kube.read == [], "nothing is late yet"
-    bench.kube.refusal = ApiError(0, "Unreachable", "")
+    bench.kube.unreadable = ApiError(0, "Unreachable", "")
     for bench.now in (30.0, 60, 90):
         await bench.reconciler.reconcile(KEY)
-    bench.kube.refusal = None
+    bench.kube.unreadable = None
     bench.kube.job = reported("1970-01-01T00:01:40Z", version=2)
     bench.now = 100.0
     await bench.reconciler.reconcile(KEY)
-    assert written == [True] * 5
+    told = [conditions_of(bench, published)["LearnerReady"]["reason"] for published in range(5)]
+    assert told == ["Running"] * 5
     assert bench.cache.job(KEY)["status"] == bench.kube.job["status"]  # type: ignore[index]
     assert bench.woken == [KEY]
 
@@ -49,16 +54,17 @@ async def test_the_job_of_a_late_learner_is_read_without_the_watch(monkeypatch: 
 async def test_a_learner_that_begins_to_run_during_a_reconcile_is_not_called_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bench = Bench(monkeypatch, running=False)
+    bench = Bench(running=False)
     monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
     await bench.reconciler.reconcile(KEY)
 
-    async def appear(_: object) -> None:
+    async def begins(*_: object) -> bool:
         new = pod("learner", redis=RUNNING, learner=RUNNING)
         new["metadata"]["ownerReferences"] = [{"uid": "made"}]
         bench.cache.put(POD, new)
+        return True
 
-    monkeypatch.setattr(bench.starter, "_find_pod", appear)
+    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", begins)
     await bench.reconciler.reconcile(KEY)
     assert conditions_of(bench)["LearnerReady"]["reason"] == "Running"
 
@@ -67,12 +73,11 @@ async def test_a_restarting_learner_keeps_its_provisioned_concurrency(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its pod is evicted at second 5; nothing runs until the ten minutes between changes are over."""
-    bench = Bench(monkeypatch, running=True)
+    bench = Bench(running=True)
     function = {**FUNCTION, "provisionedConcurrency": {"minutesBetweenChanges": 10}}
     bench.cache.put(TRAINING_JOB, reported(version=2, backend={"type": "Lambda", "lambda": function}))
     wanted = []
     monkeypatch.setattr(bench.functions, "want", lambda _, want: wanted.append(want.actors))
-    monkeypatch.setattr(bench.reconciler, "_publish", lambda _: note([], None))
     monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
     await bench.reconciler.reconcile(KEY)
     assert wanted == [None], "an operator that has just started keeps what there is"
@@ -92,10 +97,9 @@ async def test_a_restarting_learner_keeps_its_pods_for_as_long_as_that_pays(
     monkeypatch: pytest.MonkeyPatch, hold: str | int, exit_code: int, wanted: list[int]
 ) -> None:
     """It ends at second 5. Its pods need 10 s to start and 30 s to drain; one that is done needs none."""
-    bench, scales = Bench(monkeypatch, running=True), list[int]()
+    bench = Bench(running=True)
     bench.cache.put(TRAINING_JOB, reported(version=2, scaling={"hold": hold, "initialActors": 8}))
-    monkeypatch.setattr(bench.reconciler, "_scale", lambda _, actors: note(scales, actors))
-    monkeypatch.setattr(bench.reconciler, "_publish", lambda _: note([], None))
+    bench.has_revision()
     monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
     await bench.reconciler.reconcile(KEY)
     ended = pod("learner", redis=RUNNING, learner=terminated(exit_code))
@@ -103,13 +107,13 @@ async def test_a_restarting_learner_keeps_its_pods_for_as_long_as_that_pays(
     bench.cache.put(POD, ended | {"apiVersion": "v1", "kind": "Pod"})
     for bench.now in (5.0, 40, 46):
         await bench.reconciler.reconcile(KEY)
-    assert scales == [8, *wanted]
+    assert bench.scales == [8, *wanted]
 
 
 async def test_invocations_of_a_function_take_nothing_from_the_platforms_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bench = Bench(monkeypatch, running=True)
+    bench = Bench(running=True)
     bench.cache.put(TRAINING_JOB, reported(version=2, backend={"type": "Lambda", "lambda": FUNCTION}))
     monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
     await bench.reconciler.reconcile(KEY)
@@ -122,11 +126,9 @@ async def test_pods_of_several_actors_stay_within_the_platforms_limit(
     monkeypatch: pytest.MonkeyPatch, limit: int, granted: int, pods: int
 ) -> None:
     """It has 4 actors at least and requests 8."""
-    bench = Bench(monkeypatch, running=True)
+    bench = Bench(running=True)
     bench.cache.put(TRAINING_JOB, reported(version=2, actor={"perPod": 3}))
-    made = revision() | {"apiVersion": REVISION.api_version, "kind": REVISION.kind}
-    made["metadata"] |= {"namespace": "team", "labels": {"nitro.dev/job": "hopper"}}
-    bench.cache.put(REVISION, made)
+    bench.has_revision()
     bench.platform.limits = Limits(limit)
     monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
     await bench.reconciler.reconcile(KEY)
@@ -137,11 +139,9 @@ async def test_pods_of_several_actors_stay_within_the_platforms_limit(
     assert (actors["requested"], actors["granted"]) == (8, granted)
 
 
-async def test_a_learner_whose_job_was_deleted_ends_before_another_one_starts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_learner_whose_job_was_deleted_ends_before_another_one_starts() -> None:
     """`kubectl delete job` removes the Job at once, and its pod has two minutes to write a checkpoint."""
-    bench = Bench(monkeypatch, running=True)
+    bench = Bench(running=True)
     await bench.reconciler.reconcile(KEY)
     former = bench.cache.get(LEARNER_JOB, KEY, "hopper-learner")
     assert former is not None
@@ -162,7 +162,7 @@ async def test_a_learner_that_goes_during_a_look_is_made_at_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The next look first asks whether its actors are outdated: they may have a deleted Secret's token."""
-    bench = Bench(monkeypatch, running=True)
+    bench = Bench(running=True)
 
     async def goes(*_: object) -> bool:
         for kind, name in ((LEARNER_JOB, "hopper-learner"), (POD, "p")):
@@ -180,9 +180,7 @@ async def test_a_learner_that_goes_during_a_look_is_made_at_the_next_one(
 
 async def test_one_more_actor_is_requested_while_none_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that Knative's activator, which may have missed them, looks at them anew."""
-    bench, scales = Bench(monkeypatch, running=True), list[int]()
-    monkeypatch.setattr(bench.reconciler, "_scale", lambda _, actors: note(scales, actors))
-    monkeypatch.setattr(bench.reconciler, "_publish", lambda _: note([], None))
+    bench = Bench(running=True)
     monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
 
     async def says(version: int, **training: str) -> None:
@@ -192,29 +190,24 @@ async def test_one_more_actor_is_requested_while_none_answers(monkeypatch: pytes
         await bench.reconciler.reconcile(KEY)
 
     silent = {"reason": "ActorsSilent", "message": "no actor has answered yet"}
+    bench.has_revision("Unknown")
     await says(2, **silent)
-    made = revision()
-    made |= {"apiVersion": REVISION.api_version, "kind": REVISION.kind}
-    made["metadata"] |= {"namespace": "team", "labels": {"nitro.dev/job": "hopper"}}
-    bench.cache.put(REVISION, made)
+    bench.has_revision(version=2)
     await says(3, **silent)
     await says(4)
-    assert scales == [8, 9, 8], "not before there is one that could answer"
+    assert bench.scales == [8, 9, 8], "not before there is one that could answer"
 
 
 async def test_a_job_that_cannot_be_read_keeps_no_more_than_its_grant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever may write to its Revision could otherwise take the actors of all other jobs."""
-    bench = Bench(monkeypatch, running=True)
+    bench = Bench(running=True)
     monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
     await bench.reconciler.reconcile(KEY)
     granted = bench.platform.holds(KEY)
     assert granted > 0
-    made = revision(**scale_annotations(4000))
-    made |= {"apiVersion": REVISION.api_version, "kind": REVISION.kind}
-    made["metadata"] |= {"namespace": "team", "labels": {"nitro.dev/job": "hopper"}}
-    bench.cache.put(REVISION, made)
+    bench.has_revision(**scale_annotations(4000))
     unreadable = reported(version=2, seed=-1)
     unreadable["metadata"]["generation"] = 2
     bench.cache.put(TRAINING_JOB, unreadable)
@@ -223,16 +216,13 @@ async def test_a_job_that_cannot_be_read_keeps_no_more_than_its_grant(
     assert bench.platform.holds(KEY) == granted
 
 
-async def test_a_revision_that_is_not_deleted_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_revision_that_is_not_deleted_is_named() -> None:
     """A resumed run waits for what was made before it, which may hang in somebody's finalizer."""
-    bench = Bench(monkeypatch, running=False)
+    bench = Bench(running=False)
     resumed = make_job({"startTime": "2026-01-01T00:00:00Z"})
     resumed["metadata"]["resourceVersion"] = "2"
     bench.cache.put(TRAINING_JOB, resumed)
-    left = revision(**scale_annotations(0))
-    left |= {"apiVersion": REVISION.api_version, "kind": REVISION.kind}
-    left["metadata"] |= {"namespace": "team", "labels": {"nitro.dev/job": "hopper"}}
-    bench.cache.put(REVISION, left)
+    bench.has_revision(**scale_annotations(0))
     await bench.reconciler.reconcile(KEY)
     conditions = {one["type"]: one for one in bench.kube.written[-1]["status"]["conditions"]}
     assert conditions["LearnerReady"]["reason"] == "Waiting"
@@ -245,14 +235,13 @@ async def test_no_learner_starts_when_the_api_server_refuses_its_actors(
     monkeypatch: pytest.MonkeyPatch, status: int, starts: bool
 ) -> None:
     """Knative refuses a time-out above its own; an API server that is ill comes back."""
-    bench = Bench(monkeypatch, running=False)
+    bench = Bench(running=False)
     monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
     job = make_job(actor={"timeoutSeconds": 900})
     job["metadata"]["resourceVersion"] = "2"
     bench.cache.put(TRAINING_JOB, job)
-    service = {"Service": ApiError(status, "BadRequest", "expected 0 <= 900 <= 600: timeoutSeconds")}
-    bench.kube.refused = service
-    monkeypatch.setattr(bench.starter, "_children", lambda *_: [actor_service(make_view())])
+    refusal = ApiError(status, "BadRequest", "expected 0 <= 900 <= 600: timeoutSeconds")
+    bench.kube.refused = {KNATIVE_SERVICE: refusal}
     with pytest.raises(Unfinished):
         await bench.reconciler.reconcile(KEY)
     assert ("Job" in [obj["kind"] for obj in bench.kube.written]) is starts
@@ -287,10 +276,9 @@ KNATIVE_SAYS = (
 async def test_the_condition_names_the_feature_flag_that_knative_asks_for(
     monkeypatch: pytest.MonkeyPatch, refusal: str, flags: list[str]
 ) -> None:
-    bench = Bench(monkeypatch, running=False)
+    bench = Bench(running=False)
     monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
-    bench.kube.refused = {"Service": ApiError(400, "BadRequest", KNATIVE_SAYS + refusal)}
-    monkeypatch.setattr(bench.starter, "_children", lambda *_: [actor_service(make_view())])
+    bench.kube.refused = {KNATIVE_SERVICE: ApiError(400, "BadRequest", KNATIVE_SAYS + refusal)}
     with pytest.raises(Unfinished):
         await bench.reconciler.reconcile(KEY)
     assert "Job" not in [obj["kind"] for obj in bench.kube.written]
@@ -302,7 +290,7 @@ async def test_the_condition_names_the_feature_flag_that_knative_asks_for(
 
 class TestClaimOfAnEarlierJob:
     def bench(self, monkeypatch: pytest.MonkeyPatch, size: str, *, running: bool = False) -> Bench:
-        bench = Bench(monkeypatch, running=running)
+        bench = Bench(running=running)
         job = make_job(learner={"checkpoint": {"pvc": {"size": "10Gi"}}})
         job["metadata"]["resourceVersion"] = "2"
         bench.cache.put(TRAINING_JOB, job)
@@ -310,15 +298,15 @@ class TestClaimOfAnEarlierJob:
         claim = {"spec": {"resources": {"requests": {"storage": size}}}, "metadata": meta}
         bench.cache.put(VOLUME_CLAIM, claim)
         monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
-        claims = checkpoint_claim(make_view(learner=job["spec"]["learner"]))
-        monkeypatch.setattr(bench.starter, "_children", lambda *_: [claims])
         return bench
 
     @pytest.mark.parametrize("size", ["1Gi", "9999Mi"])
     async def test_a_claim_that_is_too_small_grows(self, monkeypatch: pytest.MonkeyPatch, size: str) -> None:
         bench = self.bench(monkeypatch, size)
         await bench.reconciler.reconcile(KEY)
-        claim, learner = [obj for obj in bench.kube.written if obj["kind"] != "NitroTrainingJob"]
+        claim, learner = [
+            obj for obj in bench.kube.written if obj["kind"] in ("PersistentVolumeClaim", "Job")
+        ]
         assert claim["spec"] == {"resources": {"requests": {"storage": "10Gi"}}}
         assert learner["kind"] == "Job"
 
@@ -342,7 +330,7 @@ class TestClaimOfAnEarlierJob:
     ) -> None:
         bench = self.bench(monkeypatch, "1Gi")
         words = "the storageclass that provisions the pvc must support resize"
-        bench.kube.refused = {"PersistentVolumeClaim": ApiError(403, "Forbidden", words)}
+        bench.kube.refused = {VOLUME_CLAIM: ApiError(403, "Forbidden", words)}
         with pytest.raises(Unfinished):
             await bench.reconciler.reconcile(KEY)
         assert "Job" not in [obj["kind"] for obj in bench.kube.written]
@@ -353,7 +341,7 @@ async def test_a_new_job_is_not_billed_for_the_pods_of_a_deleted_job_of_its_name
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The other jobs still have to wait until those pods are gone."""
-    bench = Bench(monkeypatch, running=False)
+    bench = Bench(running=False)
     monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
     for number in range(16):
         old = pod("actor", name=f"old-{number}")
@@ -367,22 +355,21 @@ async def test_a_new_job_is_not_billed_for_the_pods_of_a_deleted_job_of_its_name
     actors = bench.kube.written[-1]["status"]["actors"]
     assert (actors["podSeconds"], actors["started"]) == (3.0, 1)
     assert (actors["ready"], actors["draining"]) == (1, 0)
-    assert sum(bench.platform._left().values()) == 16, "the young one is of the new grant"
+    beyond = bench.platform.room().taken - bench.platform.held
+    assert beyond == 16, "the young one is of the new grant"
 
 
-async def test_pods_that_end_are_waited_for_before_their_job_is_looked_at(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_pods_that_end_are_waited_for_before_their_job_is_looked_at() -> None:
     """An operator that starts hears of all jobs first. Another job may be reconciled before this one."""
-    bench = Bench(monkeypatch, running=True)
+    bench = Bench(running=True)
     for number in range(5):
         bench.cache.put(POD, pod("actor", name=f"actor-{number}"))
     bench.reconciler.noticed(KEY)
     assert bench.platform.room().taken == 5
 
 
-async def test_jobs_are_taken_up_in_the_order_in_which_they_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench, names = Bench(monkeypatch, running=False), ("young", "old", "middle")
+async def test_jobs_are_taken_up_in_the_order_in_which_they_wait() -> None:
+    bench, names = Bench(running=False), ("young", "old", "middle")
     for name, minute in zip(names, (3, 1, 2), strict=True):
         job = make_job()
         created = f"2025-12-31T23:0{minute}:00Z"
@@ -393,8 +380,8 @@ async def test_jobs_are_taken_up_in_the_order_in_which_they_wait(monkeypatch: py
     assert [key.name for key in taken] == ["gone", "old", "middle", "young"]
 
 
-async def test_a_reconcile_that_hangs_is_counted_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(monkeypatch, running=False)
+async def test_a_reconcile_that_hangs_is_counted_as_an_error() -> None:
+    bench = Bench(running=False)
     bench.kube.hangs = {"Secret", "Role", "NitroTrainingJob"}
     before = REGISTRY.get_sample_value("nitro_operator_reconcile_errors_total") or 0
     with pytest.raises(TimeoutError):
@@ -407,7 +394,7 @@ async def test_a_reconcile_that_hangs_is_counted_as_an_error(monkeypatch: pytest
 async def test_jobs_in_a_terminating_namespace_are_left_alone_without_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, secret_made: bool
 ) -> None:
-    bench = Bench(monkeypatch, running=False)
+    bench = Bench(running=False)
     bench.kube.refusal = ApiError(403, "Forbidden", GOING)
     if secret_made:
         monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)

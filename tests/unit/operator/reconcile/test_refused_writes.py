@@ -11,28 +11,34 @@ from nitro_operator.backends.knative import scale_annotations
 from nitro_operator.builders import actor_service
 from nitro_operator.config import Config
 from nitro_operator.kube.errors import ApiError
-from nitro_operator.kube.kinds import KNATIVE_SERVICE, LEARNER_JOB, POD, REVISION, TRAINING_JOB
+from nitro_operator.kube.kinds import (
+    EVENT,
+    KNATIVE_SERVICE,
+    LEARNER_JOB,
+    POD,
+    REVISION,
+    ROLE,
+    TRAINING_JOB,
+    Kind,
+)
 from nitro_operator.reconcile.job import Unfinished
-from operator_objects import CONFIG, learner_job, make_view, pod, revision
+from operator_objects import CONFIG, learner_job, make_view, pod
 from reconcile_bench import GOING, KEY, Bench, conditions_of, has_secret, reported
 
 Object = dict[str, Any]
 
 
 def refusing(
-    monkeypatch: pytest.MonkeyPatch, kind: str = "Revision", config: Config = CONFIG, **job: Any
+    monkeypatch: pytest.MonkeyPatch, kind: Kind = REVISION, config: Config = CONFIG, **job: Any
 ) -> Bench:
     """A running job with three of its eight actors. Requests to one kind fail, as if a webhook were down."""
-    bench = Bench(monkeypatch, running=True, config=config)
+    bench = Bench(running=True, config=config)
     monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
     changed = reported(version=2, **job)
     changed["status"]["startTime"] = "2026-01-01T00:00:00Z"
     bench.kube.job = changed
     bench.cache.put(TRAINING_JOB, changed)
-    scaled = revision(**scale_annotations(3))
-    scaled |= {"apiVersion": REVISION.api_version, "kind": REVISION.kind}
-    scaled["metadata"] |= {"namespace": "team", "labels": {"nitro.dev/job": "hopper"}}
-    bench.cache.put(REVISION, scaled)
+    bench.has_revision(**scale_annotations(3))
     bench.kube.refused = {kind: ApiError(500, "InternalError", "failed calling webhook")}
     return bench
 
@@ -98,9 +104,9 @@ WEBHOOK = 'failed calling webhook "hook.test": Post "https://10.0.0.9": read tcp
         (ApiError(500, "InternalError", WEBHOOK.format(51234)), "the webhook hook.test fails"),
     ],
 )
-@pytest.mark.parametrize(("kind", "condition"), [("Revision", "ActorsReady"), ("Role", "LearnerReady")])
+@pytest.mark.parametrize(("kind", "condition"), [(REVISION, "ActorsReady"), (ROLE, "LearnerReady")])
 async def test_an_active_job_publishes_its_status_while_a_webhook_hangs(
-    monkeypatch: pytest.MonkeyPatch, kind: str, condition: str, error: ApiError, told: str
+    monkeypatch: pytest.MonkeyPatch, kind: Kind, condition: str, error: ApiError, told: str
 ) -> None:
     """The children after one that took long are not written: each could take as long."""
     monkeypatch.setattr("nitro_operator.reconcile.apply.SLOW_SECONDS", 0.0)
@@ -111,7 +117,7 @@ async def test_an_active_job_publishes_its_status_while_a_webhook_hangs(
     assert told in conditions_of(bench)[condition]["message"]
     written = [obj["kind"] for obj in bench.kube.written]
     assert {"Revision", "Role"} <= set(written)
-    assert ("RoleBinding" in written) == (kind == "Revision")
+    assert ("RoleBinding" in written) == (kind is REVISION)
     bench.kube.refused = {}
     await bench.reconciler.reconcile(KEY)
     assert conditions_of(bench)[condition]["reason"] != "ApiUnavailable"
@@ -121,7 +127,7 @@ async def test_an_active_job_publishes_its_status_while_a_webhook_hangs(
 async def test_a_job_whose_learner_cannot_be_deleted_now_publishes_its_status(
     monkeypatch: pytest.MonkeyPatch, spec: Object
 ) -> None:
-    bench = refusing(monkeypatch, "Job", **spec)
+    bench = refusing(monkeypatch, LEARNER_JOB, **spec)
     status = await reconciled(bench)
     assert status["phase"] == ("Stopping" if "suspend" in spec else "Failed")
     said = conditions_of(bench)["LearnerReady"]
@@ -144,7 +150,7 @@ async def test_a_webhook_whose_message_names_another_port_each_time_changes_no_s
     bench = refusing(monkeypatch)
     told = []
     for port in (50001, 50002):
-        bench.kube.refused = {"Revision": ApiError(500, "InternalError", WEBHOOK.format(port))}
+        bench.kube.refused = {REVISION: ApiError(500, "InternalError", WEBHOOK.format(port))}
         await reconciled(bench)
         told.append(conditions_of(bench)["ActorsReady"]["message"])
     assert told[0] == told[1]
@@ -158,7 +164,7 @@ async def test_a_denial_whose_words_change_at_each_try_is_rarely_written(
     for number in range(100):
         bench.now = number / 4
         denial = f'admission webhook "hook.test" denied the request: not allowed (request {number})'
-        bench.kube.refused = {"Role": ApiError(403, "Forbidden", denial)}
+        bench.kube.refused = {ROLE: ApiError(403, "Forbidden", denial)}
         bench.kube.written.clear()
         with pytest.raises(Unfinished, match=f"request {number}"):
             await bench.reconciler.reconcile(KEY)
@@ -171,7 +177,7 @@ async def test_a_denial_whose_words_change_at_each_try_is_rarely_written(
                 bench.kube.job["status"] |= written["status"]
                 bench.cache.put(TRAINING_JOB, bench.kube.job)
     assert seconds == [0, 10, 20]
-    bench.kube.refused = {"Role": ApiError(422, "Invalid", "another cause")}
+    bench.kube.refused = {ROLE: ApiError(422, "Invalid", "another cause")}
     with pytest.raises(Unfinished):
         await bench.reconciler.reconcile(KEY)
     assert conditions_of(bench)["LearnerReady"]["reason"] == "Refused", "another cause is written at once"
@@ -179,7 +185,7 @@ async def test_a_denial_whose_words_change_at_each_try_is_rarely_written(
 
 async def test_a_write_that_came_beside_another_is_no_taken_name(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = refusing(monkeypatch, suspend=True)
-    bench.kube.refused = {"Revision": ApiError(409, "Conflict", "the object has been modified")}
+    bench.kube.refused = {REVISION: ApiError(409, "Conflict", "the object has been modified")}
     await reconciled(bench)
     assert conditions_of(bench)["ActorsReady"]["reason"] == "ApiUnavailable"
 
@@ -187,7 +193,7 @@ async def test_a_write_that_came_beside_another_is_no_taken_name(monkeypatch: py
 async def test_a_deadline_that_cannot_be_set_is_told_and_the_status_published(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bench = refusing(monkeypatch, "Job", activeDeadlineSeconds=600)
+    bench = refusing(monkeypatch, LEARNER_JOB, activeDeadlineSeconds=600)
     job = learner_job(namespace="team", resourceVersion="2", labels={"nitro.dev/job": "hopper"})
     job["metadata"]["creationTimestamp"] = job["status"]["startTime"] = "2026-01-01T00:00:00Z"
     bench.cache.put(LEARNER_JOB, job)
@@ -199,7 +205,7 @@ async def test_events_that_cannot_be_read_are_told_and_the_status_published(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A Job without a pod: its events would say why."""
-    bench = refusing(monkeypatch, "Event")
+    bench = refusing(monkeypatch, EVENT)
     bench.cache.remove(POD, pod("learner"))
     monkeypatch.setattr("nitro_operator.reconcile.start.PODLESS_SECONDS", 1.0)
     await reconciled(bench)
@@ -211,7 +217,7 @@ async def test_events_that_cannot_be_read_are_told_and_the_status_published(
 async def test_actors_of_another_image_that_cannot_be_deleted_are_told_and_the_status_published(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bench = refusing(monkeypatch, "Service")
+    bench = refusing(monkeypatch, KNATIVE_SERVICE)
     bench.cache.remove(LEARNER_JOB, learner_job(namespace="team", labels={"nitro.dev/job": "hopper"}))
     bench.cache.remove(POD, pod("learner"))
     old = actor_service(make_view(actor={"image": "registry.test/actor:0"}))
@@ -226,5 +232,5 @@ async def test_a_scale_patch_that_is_refused_for_a_terminating_namespace_is_no_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = refusing(monkeypatch, suspend=True)
-    bench.kube.refused = {"Revision": ApiError(403, "Forbidden", GOING)}
+    bench.kube.refused = {REVISION: ApiError(403, "Forbidden", GOING)}
     assert await bench.reconciler.reconcile(KEY) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from types import FrameType
 from typing import Any
@@ -10,16 +11,15 @@ import pytest
 
 from nitro_operator.backends.knative import scale_annotations
 from nitro_operator.kube.kinds import POD, REVISION, TRAINING_JOB
-from nitro_operator.sleeping.resizer import Refusal
-from operator_objects import actor_pod, revision
+from operator_objects import CONFIG, actor_pod, revision
 from reconcile_bench import KEY, Bench, note, reported
 
 Object = dict[str, Any]
 
 
-def resting(monkeypatch: pytest.MonkeyPatch, pods: int) -> tuple[Bench, list[str]]:
-    """A job of so many awake pods whose learner needs none for an hour; and what their requests become."""
-    bench, requests = Bench(monkeypatch, running=True), list[str]()
+def resting(monkeypatch: pytest.MonkeyPatch, pods: int) -> Bench:
+    """A job of so many awake pods whose learner needs none for an hour."""
+    bench = Bench(running=True, config=dataclasses.replace(CONFIG, resizes_per_second=1e9))
     scaling = {"scaler": "fixed", "minActors": pods, "initialActors": pods, "maxActors": pods, "hold": 3600}
     job = reported(version=2, scaling=scaling)
     word = {"neededAt": "2026-01-01T00:00:05Z", "needsNow": 0, "round": 1, "requestedActors": pods}
@@ -38,18 +38,13 @@ def resting(monkeypatch: pytest.MonkeyPatch, pods: int) -> tuple[Bench, list[str
         ]
         bench.cache.put(POD, pod)
 
-    async def resize(_: Object, to: dict[str, str], **__: object) -> Refusal | None:
-        requests.append(to["actor"])
-        return None
-
-    monkeypatch.setattr(bench.reconciler._sleeping._resizer, "resize", resize)
     monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
-    return bench, requests
+    return bench
 
 
 async def calls_of_a_reconcile(monkeypatch: pytest.MonkeyPatch, pods: int) -> int:
     """Number of Python functions that a reconcile calls which puts pods to sleep."""
-    bench, requests = resting(monkeypatch, pods)
+    bench = resting(monkeypatch, pods)
     await bench.reconciler.reconcile(KEY)
     bench.now = 5.0  # the gap is long enough to pay by now
     calls = 0
@@ -64,6 +59,8 @@ async def calls_of_a_reconcile(monkeypatch: pytest.MonkeyPatch, pods: int) -> in
         await bench.reconciler.reconcile(KEY)
     finally:
         sys.setprofile(before)
+    patched = [one["spec"]["containers"] for one in bench.kube.written if one["kind"] == POD.kind]
+    requests = [one["resources"]["requests"]["cpu"] for containers in patched for one in containers]
     assert requests == ["1m"] * 32, "one batch of pods is put to sleep"
     return calls
 

@@ -48,7 +48,7 @@ def test_a_status_that_cannot_be_read_is_no_news(sharing: Any) -> None:
 
 
 async def test_a_reconcile_posts_the_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(monkeypatch, running=True)
+    bench = Bench(running=True)
     monkeypatch.setattr(bench.starter, "start", lambda *_: note([], None))
     for version, toggles in ((2, 0), (3, 1), (4, 1), (5, 2)):
         stored = reported(version=version)

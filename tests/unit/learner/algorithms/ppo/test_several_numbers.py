@@ -80,7 +80,7 @@ def test_the_best_returns_are_found(kind: str, name: str) -> None:
     rows = {agent: environment.frames["a"][:, i] for i, agent in enumerate(policy.agents)}
     for deterministic in (True, False):
         for actions in policy.act(rows, deterministic=deterministic).values():
-            space = environment._engine._games[0].environment.action_space("a_0")  # type: ignore[attr-defined]
+            space = environment.raw().action_space("a_0")
             assert all(space.contains(action) for action in actions)
     only, forced = ([0, 0, 1, 0, 1], [1, 8]) if kind == "MultiDiscrete" else ([0, 1] * 5, [1] * 5)
     assert (policy.act(rows, available={"a_0": only})["a_0"] == forced).all()

@@ -12,7 +12,10 @@ from agents_support import agent_class, agents_fragment, team
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.q_learning.learning import QLearner
+from nitro_learner.algorithms.q_learning.mixers import mixer_of
+from nitro_learner.algorithms.q_learning.transitions import columns_of, rows_of
 from nitro_learner.algorithms.replay.buffer import ReplayBuffer
+from nitro_learner.data.batch import Fragment
 
 BATCH = 24
 RATE = 0.01
@@ -86,9 +89,9 @@ def _chosen(networks: dict[str, Network], agents: dict[str, str], rows: dict[str
     return torch.stack(values)
 
 
-def _rows(learner: QLearner) -> dict[str, Any]:
+def _rows(built: Team, fragment: Fragment) -> dict[str, Any]:
     """The replay buffer's rows after one round: those of the round."""
-    arrays = learner._replay.arrays
+    arrays = rows_of([fragment], built, columns_of(built, joint=False), state=False).arrays
     return {name: arrays[f"agent/{name}"] for name in ("observations", "actions", "alive")}
 
 
@@ -105,7 +108,7 @@ def test_a_step_is_adams_along_the_gradient_of_the_weighted_huber_loss(
     joint = algorithm == "vdn"
     targets = _targets(built, networks, fragment, joint=joint)
     rows = np.broadcast_to(drawn.rows, (3, BATCH))
-    chosen = _chosen(networks, dict(learner.agents), _rows(learner), rows)
+    chosen = _chosen(networks, dict(learner.agents), _rows(built, fragment), rows)
     mixed = chosen.sum(0, keepdim=True) if joint else chosen
     wanted = torch.tensor(targets[drawn.columns, drawn.rows], dtype=torch.float32)
     each = functional.huber_loss(mixed, wanted, reduction="none")
@@ -176,10 +179,10 @@ def test_the_mixer_of_qmix_is_trained_with_the_networks(monkeypatch: pytest.Monk
     fields["died"][:] = fields["alive"][:] = True
     fields["final_observations"] = fields["final_observations"][:0]
     learner.update([fragment], 1)
-    rows = _rows(learner)
+    rows = _rows(built, fragment)
     chosen = _chosen(networks, dict(learner.agents), rows, np.broadcast_to(drawn.rows, (3, BATCH)))
     seen = torch.tensor(rows["observations"][drawn.rows[0]].reshape(BATCH, -1))
-    mixed = learner._mixer(mixer, chosen, seen)
+    mixed = mixer_of(built)(mixer, chosen, seen)
     wanted = torch.tensor(fields["rewards"].sum(-1).reshape(1, -1)[:, drawn.rows[0]])
     each = functional.huber_loss(mixed, wanted, reduction="none")
     ((each * torch.tensor(drawn.weights)).sum() / BATCH).backward()

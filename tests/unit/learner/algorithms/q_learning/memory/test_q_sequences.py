@@ -11,7 +11,7 @@ from agents_support import agent_class
 from nitro_learner.algorithms.agents.team import TeamMisfit
 from nitro_learner.algorithms.q_learning.memory.model import priority_errors
 from nitro_learner.algorithms.q_learning.transitions import Shape
-from recurrent_q_support import SIZE, learner_of, remembering
+from recurrent_q_support import SIZE, Watched, learner_of, remembering
 
 ONE = agent_class(agents=2, size=3)
 SETTINGS: dict[str, Any] = {"batchSize": 8, "replayRatio": 1.0, "bufferSize": 40}
@@ -29,18 +29,22 @@ def by_hand(seed: int = 0) -> Any:
     return fragment
 
 
-def test_memories_end_with_episodes_and_deaths_and_what_follows_has_them() -> None:
-    learner, fragment = learner_of(ONE, algorithm="iql", settings=SETTINGS), by_hand()
-    rows = learner._rows([fragment])
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(monkeypatch)
+
+
+def test_memories_end_with_episodes_and_deaths_and_what_follows_has_them(watched: Watched) -> None:
+    fragment = by_hand()
+    learner_of(ONE, algorithm="iql", settings=SETTINGS).update([fragment], 1)
+    rows, trainer = watched.rows, watched.trainer
     # 8 steps, the end of the truncated episode, and two rollouts' ends.
     assert len(rows) == 11
-    learner._replay.append(rows.arrays, rows.drawable)
-    trainer = learner._trainer(rows.shape)
     # The first agent in the first environment, the second in the second, and so on.
     agents, columns = trainer.turn(8, 0)
     np.testing.assert_array_equal(agents["agent"], [[0] * 8, [1] * 8])
     places = np.array([[0, 2, 4, 6, 1, 3, 5, 7]] * 2)
-    np.testing.assert_array_equal(learner._replay.along(np.array([0, 1]), 4, 2).ravel(), places[0])
+    np.testing.assert_array_equal(watched.replay.along(np.array([0, 1]), 4, 2).ravel(), places[0])
     batch: Any = trainer.gather(
         rows.arrays, agents, columns, places, places + rows.arrays["following"][places]
     ).by_class["agent"]
@@ -59,9 +63,10 @@ def test_memories_end_with_episodes_and_deaths_and_what_follows_has_them() -> No
     np.testing.assert_array_equal(batch.steps.acted[1], [1, 1, 1, 0, 1, 1, 1, 1])
 
 
-def test_a_memory_lies_in_parts_in_the_rows_of_its_sequence() -> None:
-    learner, fragment = learner_of(ONE, algorithm="vdn", settings=SETTINGS), by_hand()
-    arrays = learner._rows([fragment]).arrays
+def test_a_memory_lies_in_parts_in_the_rows_of_its_sequence(watched: Watched) -> None:
+    fragment = by_hand()
+    learner_of(ONE, algorithm="vdn", settings=SETTINGS).update([fragment], 1)
+    arrays = watched.rows.arrays
     assert arrays["agent/memory"].shape == (11, 2, 2)  # five numbers in four rows
     places, agents = np.array([[[0, 2, 4, 6], [1, 3, 5, 7]]]), np.array([[[1], [0]]])
     found = arrays["agent/memory"][places, agents].reshape(1, 2, -1)[..., :SIZE]
@@ -69,36 +74,35 @@ def test_a_memory_lies_in_parts_in_the_rows_of_its_sequence() -> None:
     np.testing.assert_array_equal(found[0], [expected[0, 1], expected[1, 0]])
 
 
-def test_only_whole_sequences_are_drawn_and_a_round_leaves_as_a_whole() -> None:
+def test_only_whole_sequences_are_drawn_and_a_round_leaves_as_a_whole(watched: Watched) -> None:
     learner = learner_of(ONE, algorithm="iql", settings=SETTINGS)
     for round in range(1, 6):
         learner.update([by_hand(round)], round)
         # 11 rows of a round, in a ring of 40.
         first = [11 * (one - 1) + env for one in range(max(1, round - 2), round + 1) for env in (0, 1)]
-        drawable = np.argwhere(learner._replay.drawable[:, 0])[:, 0]
+        drawable = np.argwhere(watched.replay.drawable[:, 0])[:, 0]
         assert sorted(drawable) == sorted(np.array(first) % 40)
-        np.testing.assert_array_equal(learner._replay.counts, [len(first)] * 2)
-        acted = learner._model.trained_on(learner._replay, Shape(4, 2)).sum(0)
+        np.testing.assert_array_equal(watched.replay.counts, [len(first)] * 2)
+        acted = watched.model.trained_on(watched.replay, Shape(4, 2)).sum(0)
         np.testing.assert_array_equal(acted, [8 * len(first) / 2, 7 * len(first) / 2])
 
 
-def test_a_round_larger_than_the_buffer_leaves_its_last_fragments() -> None:
+def test_a_round_larger_than_the_buffer_leaves_its_last_fragments(watched: Watched) -> None:
     learner = learner_of(ONE, algorithm="iql", settings=SETTINGS | {"bufferSize": 23})
     learner.update([by_hand(), by_hand(1), by_hand(2)], 1)
-    assert learner._replay.counts.tolist() == [4, 4]
+    assert watched.replay.counts.tolist() == [4, 4]
     small = learner_of(ONE, algorithm="iql", settings=SETTINGS | {"bufferSize": 10})
     with pytest.raises(TeamMisfit, match="bufferSize: 10 is less than the 11 transitions"):
         small.update([by_hand()], 1)
 
 
-def test_a_sequence_without_the_agent_is_not_drawn_for_it() -> None:
+def test_a_sequence_without_the_agent_is_not_drawn_for_it(watched: Watched) -> None:
     learner, fragment = learner_of(ONE, algorithm="iql", settings=SETTINGS), by_hand()
     fragment.by_class["agent"]["alive"][:, 1, 1] = False
     learner.update([fragment], 1)
-    assert learner._replay.counts.tolist() == [2, 1]
-    alone = learner_of(ONE, algorithm="vdn", settings=SETTINGS)
-    alone.update([fragment], 1)
-    assert alone._replay.counts.tolist() == [2]  # the team acted
+    assert watched.replay.counts.tolist() == [2, 1]
+    learner_of(ONE, algorithm="vdn", settings=SETTINGS).update([fragment], 1)
+    assert watched.replay.counts.tolist() == [2]  # the team acted
 
 
 @pytest.mark.parametrize(("batch", "steps"), [(3, 4), (8, 2), (15, 1), (16, 1)])
@@ -112,10 +116,10 @@ def test_a_batch_has_as_many_transitions_as_the_setting_says_in_whole_sequences(
     assert stats["gradient_steps"] == steps
 
 
-def test_agents_that_share_a_policy_fill_its_sequences_in_turn() -> None:
+def test_agents_that_share_a_policy_fill_its_sequences_in_turn(watched: Watched) -> None:
     learner = learner_of(ONE, algorithm="iql", settings=SETTINGS, agent_ids=True)
     learner.update([by_hand()], 1)
-    agents, columns = learner._trainer(Shape(4, 2)).turn(8, 1)
+    agents, columns = watched.trainer.turn(8, 1)
     np.testing.assert_array_equal(agents["agent"], [[1] * 4 + [0] * 4])
     np.testing.assert_array_equal(columns, [[1] * 4 + [0] * 4])
 

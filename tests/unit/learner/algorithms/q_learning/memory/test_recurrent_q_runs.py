@@ -22,7 +22,7 @@ from nitro_learner.algorithms.q_learning.learning import QLearner
 from nitro_learner.checkpoints.store import CheckpointStore, load, pack
 from nitro_learner.data.batch import Fragment
 from parallel_environments import arena, several
-from recurrent_q_support import SIZE, learner_of, remembering
+from recurrent_q_support import SIZE, Watched, learner_of, remembering
 
 
 def container_of(*learners: Any, round: int = 1) -> WeightsContainer:
@@ -48,7 +48,9 @@ def sampled(
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_the_replayed_values_are_those_by_which_actors_acted(shared: bool) -> None:
+def test_the_replayed_values_are_those_by_which_actors_acted(
+    shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Agents with masked actions that die, come back and are cut, over three rounds."""
     env = arena(2, cut=5)
     classes = agent_classes(env.spec.to_json())
@@ -68,24 +70,25 @@ def test_the_replayed_values_are_those_by_which_actors_acted(shared: bool) -> No
     )  # the runner's actions are continuous
     other.network.recurrent = Recurrent(hidden_size=SIZE)
     runners = Ppo(other)
-    for stack in learner._learned.stacks.values():
+    begun, watched = learner.state_dict(), Watched(monkeypatch)
+    for policy in begun["learned"]["policies"]["hunter"].values():
         # Heads as they begin give nearly equal values, whatever is remembered.
-        stack.network.named(stack.parameters)["policy.head.weight"].mul_(5)
+        policy["parameters"]["policy.head.weight"] *= 5
+    learner.load_state_dict(begun)
     state: dict[str, Any] = {}
     for round in (1, 2, 3):
         fragment, state = sampled(container_of(learner, runners, round=round), env, 48, state, round)
         fields = fragment.by_class["hunter"]
         assert fields["memory"].any() == (round > 1)
-        rows, before = learner._rows([fragment]), learner._learned.stacks["hunter"].parameters.clone()
         learner.update([fragment], round)
-        trainer = learner._trainer(rows.shape)
+        trainer, rows = watched.trainer, watched.rows
         agents, columns = trainer.turn(48, 0)
         places = np.broadcast_to(trainer.order(rows), columns.shape)
         drawn = trainer.gather(
             rows.arrays, agents, columns, places, places + rows.arrays["following"][places]
         )
-        steps, network = drawn.by_class["hunter"].steps, learner._learned.stacks["hunter"].network
-        _, values = network.trace(before[steps.policies], steps)
+        steps, network = drawn.by_class["hunter"].steps, trainer.learned.stacks["hunter"].network
+        _, values = network.trace(watched.before["hunter"][steps.policies], steps)
         for own, acted, agent in zip(values, steps.acted.bool(), agents["hunter"], strict=True):
             told = fields["distribution"].swapaxes(0, 1).reshape(48, 2, -1)[np.arange(48), agent]
             expected = torch.from_numpy(told)

@@ -11,9 +11,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from agents_support import agent_class
+from nitro_learner.algorithms.q_learning.learning import QLearner
 from nitro_learner.algorithms.q_learning.memory.model import RecurrentQModel
+from nitro_learner.algorithms.q_learning.mixers import mixer_of
 from nitro_learner.algorithms.replay.buffer import ReplayBuffer
-from recurrent_q_support import lane, learner_of, networks_of, remembering
+from recurrent_q_support import lane, learner_of, networks_of, remembering, team_of
 
 LENGTH, ENVS, SLOTS, COUNT = 7, 3, 2, 4
 GAMMA, RATE = 0.9, 0.01
@@ -52,14 +54,17 @@ def uneven(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.mark.parametrize("algorithm", ["iql", "vdn", "qmix"])
 def test_a_step_equals_a_recomputation_step_by_step(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    learner, drawn = learner_of(*CLASSES, algorithm=algorithm, settings=SETTINGS), uneven(monkeypatch)
-    for stack in learner._learned.stacks.values():  # target networks that are others
-        stack.targets += 0.3 * torch.randn(stack.targets.shape, generator=torch.Generator().manual_seed(1))
-    mixing = learner._learned.mixing
-    mixing.targets += 0.1
+    built, drawn = team_of(*CLASSES, algorithm=algorithm, settings=SETTINGS), uneven(monkeypatch)
+    learner, mix = QLearner(built), mixer_of(built)
+    state, generator = learner.state_dict(), torch.Generator().manual_seed(1)
+    learned = state["learned"]
+    for policy in (one for own in learned["policies"].values() for one in own.values()):
+        for tensor in policy["target"].values():  # target networks that are others
+            tensor += 0.3 * torch.randn(tensor.shape, generator=generator)
+    learned["mixer_target"] += 0.1
+    learner.load_state_dict(state)
     online, target = networks_of(learner, "parameters"), networks_of(learner, "target")
-    mixer = mixing.parameters[0].clone().requires_grad_()
-    mixer_target = mixing.targets[0].clone()
+    mixer, mixer_target = learned["mixer"].clone().requires_grad_(), learned["mixer_target"]
     fragments = [
         remembering(*CLASSES, slot=slot, length=LENGTH, envs=ENVS, deaths=0.15, returns=0.4, seed=3)
         for slot in range(SLOTS)
@@ -102,8 +107,8 @@ def test_a_step_equals_a_recomputation_step_by_step(algorithm: str, monkeypatch:
             rewards = sum(fragment.by_class[n]["rewards"][:, env, i] for n, i in AGENTS)
             if algorithm == "qmix":
                 now, after = states(fragment, env)
-                mixed = learner._mixer(mixer, chosen, now)[0]
-                follows = learner._mixer(mixer_target, following, after)[0].detach()
+                mixed = mix(mixer, chosen, now)[0]
+                follows = mix(mixer_target, following, after)[0].detach()
                 # Nothing follows where no agent acts afterwards.
                 ends = ~np.array([(following[:, t] != 0).any() for t in range(LENGTH)])
                 follows = torch.where(torch.tensor(ends), 0.0, follows)
@@ -119,18 +124,19 @@ def test_a_step_equals_a_recomputation_step_by_step(algorithm: str, monkeypatch:
         losses.append(torch.stack(terms).sum() / steps)
     assert steps < COUNT * LENGTH or algorithm != "iql"  # somebody was dead
     torch.stack(losses).sum().backward()
-    learned = [*(p for one in online.values() for p in one.parameters()), mixer]
-    torch.optim.Adam([p for p in learned if p.grad is not None], RATE, eps=1e-3).step()
+    trained = [*(p for one in online.values() for p in one.parameters()), mixer]
+    torch.optim.Adam([p for p in trained if p.grad is not None], RATE, eps=1e-3).step()
     for policy, weights in learner.weights().items():
         for name, array in weights.tensors.items():
             expected = online[policy].p[name.removeprefix("policy.").replace(".", "_")]
             np.testing.assert_allclose(
                 array, expected.detach(), rtol=0, atol=5e-6, err_msg=f"{policy} {name}"
             )
-    torch.testing.assert_close(mixing.parameters[0], mixer.detach(), rtol=0, atol=5e-6)
+    after = learner.state_dict()
+    torch.testing.assert_close(after["learned"]["mixer"], mixer.detach(), rtol=0, atol=5e-6)
     exponent, epsilon = 0.6, 1e-6
     for (column, place), error in rated.items():
-        priority = learner._replay.state_dict()["priorities"][column, place]
+        priority = after["replay"]["priorities"][column, place]
         assert priority == pytest.approx((error.item() + epsilon) ** exponent, rel=1e-4)
 
 
@@ -163,7 +169,7 @@ def test_a_batch_of_one_sequence_is_corrected_for_its_priority(monkeypatch: pyte
     original = RecurrentQModel.draw
 
     def draw(model: RecurrentQModel, replay: ReplayBuffer, shape: Any, columns: Any, rng: Any) -> Any:
-        weights = replay._tree.weights
+        weights = replay.state_dict()["priorities"].astype(np.float64)
         least = [row[row > 0].min() for row in weights]
         places, found = original(model, replay, shape, columns, rng)
         columns, first = columns[:, 0], places[:, 0]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from agents_support import UNAVAILABLE, agent_class, agents_fragment, team
+from agents_support import agent_class, agents_fragment, team
 from learner_support import HOPPER, fragment, job, learner_of, lone_fragment, plain
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import DEFAULT_POLICY
@@ -19,6 +19,7 @@ from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts, When
 from nitro_learner.data.batch import Fragment
+from nitro_learner.networks.distributions import UNAVAILABLE
 
 GAMMA, LAMBDA = 0.9, 0.8
 

@@ -12,6 +12,8 @@ from itertools import groupby
 from pathlib import Path
 from string import Template
 
+from nitro_learner.run import views
+
 _PICTURE = re.compile(r"!\[([^]]*)\]\(([^)]+)\)")
 _TEMPLATE = Template("""<!doctype html>
 <html lang="en">
@@ -35,11 +37,11 @@ $body
 
 
 def page(text: str, folder: Path) -> str:
-    """The HTML of a report. Its pictures are read from `folder`."""
+    """The HTML of a report, in the style of a run's. Its pictures are read from `folder`."""
     title = re.search(r"^# (.*)$", text, flags=re.MULTILINE)
     return _TEMPLATE.substitute(
         title=escape(title[1] if title else folder.name),
-        style=(files(__package__) / "report.css").read_text(encoding="utf-8").rstrip(),
+        style=(files(views) / "report.css").read_text(encoding="utf-8").rstrip(),
         body="\n".join(_blocks(text, folder)),
     )
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from agents_support import agent_class, agents_fragment, team
 from nitro_api.spec.network import Recurrent
 from nitro_api.spec.scaling import GivenScaling
+from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import GradientNoise, gradient_noise
@@ -22,12 +23,16 @@ from recurrent_q_support import SIZE, remembering
 ROWS = 3 * 12 * 2
 
 
+def team_of(algorithm: str = "ippo", *, masked: bool = False) -> Team:
+    settings = {"epochs": 3, "learningRate": 0.01}
+    return team(agent_class(masked=masked), algorithm=algorithm, preset="paper", settings=settings)
+
+
 def surrogates(algorithm: str = "ippo", *, masked: bool = False) -> tuple[Ppo, dict[str, Surrogate]]:
     """A learner after a round in which agents died, and its policies' surrogates."""
-    one = agent_class(masked=masked)
-    made = team(one, algorithm=algorithm, preset="paper", settings={"epochs": 3, "learningRate": 0.01})
+    made = team_of(algorithm, masked=masked)
     learner = Ppo(made)
-    results = learner.update([agents_fragment(one, slot=slot, deaths=0.1) for slot in range(3)], 1)
+    results = learner.update([agents_fragment(*made.classes, slot=slot, deaths=0.1) for slot in range(3)], 1)
     return learner, {name: result.surrogate for name, result in results.items()}
 
 
@@ -38,10 +43,9 @@ def value(function: Function) -> float:
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("algorithm", ["ippo", "mappo"])
 def test_the_objective_of_all_rows_is_what_the_update_reports(algorithm: str, masked: bool) -> None:
-    one = agent_class(masked=masked)
-    made = team(one, algorithm=algorithm, preset="paper", settings={"epochs": 3, "learningRate": 0.01})
+    made = team_of(algorithm, masked=masked)
     learner = Ppo(made)
-    fragments = [agents_fragment(one, slot=slot, deaths=0.1) for slot in range(3)]
+    fragments = [agents_fragment(*made.classes, slot=slot, deaths=0.1) for slot in range(3)]
     for name, result in learner.update(fragments, 1).items():
         stats, rows = result.stats, torch.arange(ROWS)
         assert result.surrogate.size == ROWS, name
@@ -54,8 +58,8 @@ def test_the_objective_of_all_rows_is_what_the_update_reports(algorithm: str, ma
 
 @pytest.mark.parametrize("objective", ["clip", "ratio1", "total"])
 def test_trajectories_are_of_the_policy_that_sampled_and_add_up_to_all_rows(objective: Objective) -> None:
-    learner, found = surrogates()
-    before = Ppo(learner._team).state_dict()["policies"]
+    _, found = surrogates()
+    before = Ppo(team_of()).state_dict()["policies"]
     for name, surrogate in found.items():
         found = surrogate.trajectories(objective)
         function = found.mean
