@@ -119,8 +119,8 @@ class Continuous(ActionSpace):
     def log_probabilities(self, distribution: Floats, actions: np.ndarray) -> Floats:
         mean, log_std = np.split(distribution, 2, axis=-1)
         deviation = (actions - mean) / np.exp(log_std)
-        each = -0.5 * np.square(deviation) - log_std - np.float32(0.5 * math.log(2 * math.pi))
-        total: Floats = each.sum(axis=-1)
+        per_dimension = -0.5 * np.square(deviation) - log_std - np.float32(0.5 * math.log(2 * math.pi))
+        total: Floats = per_dimension.sum(axis=-1)
         return total
 
     def bounded(self, actions: np.ndarray) -> np.ndarray:
@@ -264,8 +264,8 @@ class MultiBinary(WholeNumbers):
         return (distribution > 0).astype(np.int64)
 
     def log_probabilities(self, distribution: Floats, actions: np.ndarray) -> Floats:
-        each = actions.astype(np.float32) * distribution - np.logaddexp(np.float32(0), distribution)
-        total: Floats = each.sum(axis=-1)
+        per_bit = actions.astype(np.float32) * distribution - np.logaddexp(np.float32(0), distribution)
+        total: Floats = per_bit.sum(axis=-1)
         return total
 
     def native(self, actions: np.ndarray) -> np.ndarray:
@@ -292,6 +292,6 @@ def action_space(action: Mapping[str, Any]) -> ActionSpace:
 def _log_probabilities(logits: Floats, actions: NDArray[np.int64]) -> Floats:
     """Log probabilities of actions i64 [...] under logits f32 [..., N]."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
-    each = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    chosen: Floats = np.take_along_axis(each, actions[..., None], axis=-1)[..., 0]
+    log_softmax = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    chosen: Floats = np.take_along_axis(log_softmax, actions[..., None], axis=-1)[..., 0]
     return chosen

@@ -61,10 +61,10 @@ def work(actor: Actor, request: Request, exchange: Exchange, over: threading.Eve
     except Exception as error:
         return logged("failed", error, level="error", kind=request.kind, **what)
     except BaseException as error:  # such as KeyboardInterrupt: only an environment raises it in an actor
-        told = f"the environment raised {traces.words(error)}{traces.raised_at(error)}"
-        found = EnvironmentCallError(told)
-        found.__cause__ = error
-        return logged("failed", found, level="error", kind=request.kind, **what)
+        message = f"the environment raised {traces.words(error)}{traces.raised_at(error)}"
+        wrapped = EnvironmentCallError(message)
+        wrapped.__cause__ = error
+        return logged("failed", wrapped, level="error", kind=request.kind, **what)
     log("done", kind=request.kind, **(what | answer))
     return 200, answer
 
@@ -72,16 +72,16 @@ def work(actor: Actor, request: Request, exchange: Exchange, over: threading.Eve
 def logged(event: str, error: Exception, *, level: str, **fields: Any) -> Answer:
     """Log an error whole, and return the answer to it, in which long texts are cut."""
     status, body = failure(error)
-    log_whole(error, level=level)
+    log_uncut(error, level=level)
     log(event, level=level, status=status, **fields, **body)
     return status, body
 
 
-def log_whole(error: Exception, *, level: str) -> None:
+def log_uncut(error: Exception, *, level: str) -> None:
     """Log the parts of an error that a sentence leaves out. The sentence comes afterwards, so that it is the
     last line of a process that ends."""
-    if whole := traces.whole(error):
-        log("whole error", level=level, error=whole)
+    if full := traces.uncut(error):
+        log("whole error", level=level, error=full)
 
 
 def failure(error: Exception) -> Answer:
@@ -90,6 +90,6 @@ def failure(error: Exception) -> Answer:
     if isinstance(error, RefusedError):
         return error.status, {"code": error.code, "error": str(error)}
     status, code = next((status, code) for kind, status, code in _ERRORS if isinstance(error, kind))
-    told = traces.words(error) if code == "internal" else traces.cut(traces.text(error), traces.MOST_SENTENCE)
+    text = traces.words(error) if code == "internal" else traces.cut(traces.text(error), traces.MOST_SENTENCE)
     trace = traces.trace(error) if code in _TRACED else ""
-    return status, {"code": code, "error": told} | ({"trace": trace} if trace else {})
+    return status, {"code": code, "error": text} | ({"trace": trace} if trace else {})

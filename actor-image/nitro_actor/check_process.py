@@ -80,7 +80,7 @@ class CheckProcess:
         self._seconds = seconds
         self._lines: list[str] = []
         self._closed = False
-        self._words: deque[str] = deque(maxlen=_LAST_LINES)
+        self._last_output: deque[str] = deque(maxlen=_LAST_LINES)
         self._built, self._ended = threading.Event(), threading.Event()
         self._call = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
         try:
@@ -128,12 +128,12 @@ class CheckProcess:
             thread.join(max(0.0, end - time.monotonic()))
         if any(line.startswith(_LAST) for line in self._lines):
             return Record(list(self._lines))
-        last = "; ".join(line.strip() for line in self._words)
+        last = "; ".join(line.strip() for line in self._last_output)
         return Record(
             list(self._lines), f"its process ended with code {code}" + (f": {last}" if last else "")
         )
 
-    def whole(self) -> Record:
+    def final_record(self) -> Record:
         """What it has told, once it had all of its time."""
         if not self._built.wait(BUILD_SECONDS):
             self.close()
@@ -171,4 +171,4 @@ class CheckProcess:
 
     def _hear(self, errors: IO[str]) -> None:
         with errors:
-            self._words.extend(errors)
+            self._last_output.extend(errors)

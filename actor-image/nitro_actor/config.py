@@ -65,10 +65,10 @@ class EnvironmentConfig:
             value = dict(json.loads(text))
             config = cls(
                 id=str(value.pop("id")),
-                count=_whole("envs", value.pop("envs", 1)),
+                count=_integer("envs", value.pop("envs", 1)),
                 kwargs=dict(value.pop("kwargs", None) or {}),
                 entry_point=value.pop("entryPoint", None),
-                frame_stack=_whole("frameStack", value.pop("frameStack", 1)),
+                frame_stack=_integer("frameStack", value.pop("frameStack", 1)),
                 clip_rewards=bool(value.pop("clipRewards", False)),
                 rescale_actions=bool(value.pop("rescaleActions", False)),
                 atari=_atari(value.pop("atari", None)),
@@ -92,7 +92,7 @@ def _atari(value: dict[str, Any] | None) -> AtariConfig | None:
     if value is None:
         return None
     left = dict(value)
-    names = {one.name: _camel(one.name) for one in fields(AtariConfig)}
+    names = {field.name: _camel(field.name) for field in fields(AtariConfig)}
     config = AtariConfig(**{name: left.pop(alias) for name, alias in names.items() if alias in left})
     _require_empty(left)
     return config
@@ -103,7 +103,7 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _whole(name: str, value: object) -> int:
+def _integer(name: str, value: object) -> int:
     if type(value) is not int or value < 1:
         raise ValueError(f"{name} is {value!r}, it must be a whole number of at least 1")
     return value

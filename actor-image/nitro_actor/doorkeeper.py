@@ -67,7 +67,7 @@ class OwnCheck:
                 self._process = process = CheckProcess(json.dumps(settings), SECONDS, os.environ)
         except OSError as error:
             return _left(f"its process cannot be started: {error}")
-        return process.whole()
+        return process.final_record()
 
 
 def _left(why: str) -> Record:

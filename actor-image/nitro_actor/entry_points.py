@@ -27,10 +27,10 @@ def load(entry_point: str) -> Any:
         loaded = importlib.import_module(module)
     except ImportError as error:
         where = traces.raised_at(error)  # empty if the user's module itself is missing
-        told = traces.cut(traces.text(error), traces.MOST_SENTENCE // 2)
+        reason = traces.cut(traces.text(error), traces.MOST_SENTENCE // 2)
         missing = isinstance(error, ModuleNotFoundError)
         raise (NotInstalled if missing else EnvironmentConfigError)(
-            f"entryPoint {entry_point} cannot be loaded ({told}{where}); {_remedy(module, error.name)}"
+            f"entryPoint {entry_point} cannot be loaded ({reason}{where}); {_remedy(module, error.name)}"
         ) from (error if where else None)
     except BaseException as error:  # a user's module may raise anything on import
         if not traces.of_its_code(error):

@@ -74,7 +74,7 @@ class EnvironmentSpec:
     @property
     def agents(self) -> tuple[str, ...]:
         """All agents: by class in the order of the classes' names, then as a class lists them."""
-        return tuple(agent for one in self.classes for agent in one.agents)
+        return tuple(agent for agent_class in self.classes for agent in agent_class.agents)
 
     @property
     def several(self) -> bool:
@@ -84,13 +84,17 @@ class EnvironmentSpec:
     def to_json(self) -> dict[str, Any]:
         """The answer to GET /v1/spec. A missing bound of an action is null."""
         spaces = {
-            one.name: {"observation": dict(one.observation), "action": dict(one.action)}
-            for one in self.classes
+            agent_class.name: {
+                "observation": dict(agent_class.observation),
+                "action": dict(agent_class.action),
+            }
+            for agent_class in self.classes
         }
         described: dict[str, Any] = {"protocol": PROTOCOL_VERSION, "id": self.id}
         if self.several:
             described["classes"] = {
-                one.name: {"agents": list(one.agents), **spaces[one.name]} for one in self.classes
+                agent_class.name: {"agents": list(agent_class.agents), **spaces[agent_class.name]}
+                for agent_class in self.classes
             }
         else:
             described |= spaces[self.classes[0].name]
@@ -127,7 +131,7 @@ class Environment:
             EnvironmentConfigError: frames shall be stacked that cannot be.
         """
         frame_stack = config.frame_stack
-        classes = tuple(_stacked(one, frame_stack) for one in engine.classes)
+        classes = tuple(_stacked(agent_class, frame_stack) for agent_class in engine.classes)
         self.info = engine.info
         self.spec = EnvironmentSpec(
             config.id,
@@ -160,11 +164,11 @@ class Environment:
         self._bounded: dict[str, ActionSpace] = {}
         self._returns: list[tuple[str, NDArray[np.float64]]] = []
         first = 0
-        for one in classes:
-            self._returns.append((one.name, self.returns[:, first : first + len(one.agents)]))
-            first += len(one.agents)
-            if one.action["kind"] == "continuous":
-                self._bounded[one.name] = action_space(one.action)
+        for agent_class in classes:
+            self._returns.append((agent_class.name, self.returns[:, first : first + len(agent_class.agents)]))
+            first += len(agent_class.agents)
+            if agent_class.action["kind"] == "continuous":
+                self._bounded[agent_class.name] = action_space(agent_class.action)
 
     @property
     def observations(self) -> Mapping[str, np.ndarray]:
@@ -187,10 +191,12 @@ class Environment:
             EnvironmentConfigError: no class has such actions, or bounds are not finite.
         """
         classes = self.spec.classes
-        boxes = [one for one in classes if one.action["kind"] == "continuous"] or classes
-        changed = {one.name: replace(one, action=rescaled(one.action)) for one in boxes}
-        self.spec = replace(self.spec, classes=tuple(changed.get(one.name, one) for one in classes))
-        self._bounded = {name: action_space(one.action) for name, one in changed.items()}
+        boxes = [box for box in classes if box.action["kind"] == "continuous"] or classes
+        changed = {box.name: replace(box, action=rescaled(box.action)) for box in boxes}
+        self.spec = replace(
+            self.spec, classes=tuple(changed.get(agent_class.name, agent_class) for agent_class in classes)
+        )
+        self._bounded = {name: action_space(box.action) for name, box in changed.items()}
 
     def reset(self, seeds: Sequence[int]) -> None:
         """Begin new episodes with new random generators."""
@@ -271,7 +277,8 @@ class Environment:
     def _kept(self) -> dict[str, np.ndarray]:
         """The arrays of an end state that are not the engine's, as views."""
         earlier = self.earlier_frames
-        stacks = (one.in_state("stack", earlier[one.name]) for one in self.spec.classes if earlier)
+        classes = self.spec.classes if earlier else ()
+        stacks = (agent_class.in_state("stack", earlier[agent_class.name]) for agent_class in classes)
         returns = self.returns if self.spec.several else self.returns[:, 0]
         return {"returns": returns, "lengths": self.lengths, **dict(stacks)}
 
@@ -291,16 +298,16 @@ class Environment:
         self._engine.close()
 
 
-def _stacked(one: AgentClass, stack: int) -> AgentClass:
+def _stacked(agent_class: AgentClass, stack: int) -> AgentClass:
     """The class, with the observations that policies see."""
-    if stack > 1 and not one.observation["frame"]:
-        whose = f" as those of {one.agents[0]}" if one.mortal else ""
+    if stack > 1 and not agent_class.observation["frame"]:
+        whose = f" as those of {agent_class.agents[0]}" if agent_class.mortal else ""
         raise EnvironmentConfigError(
             f"frameStack needs observations that are vectors or images, not single numbers{whose}; set "
             "frameStack: 1"
         )
-    shape = list(stacked_shape(tuple(one.observation["frame"]), stack))
-    return replace(one, observation={**one.observation, "shape": shape, "stack": stack})
+    shape = list(stacked_shape(tuple(agent_class.observation["frame"]), stack))
+    return replace(agent_class, observation={**agent_class.observation, "shape": shape, "stack": stack})
 
 
 def _installed(package: str) -> bool:

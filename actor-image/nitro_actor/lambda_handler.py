@@ -10,7 +10,7 @@ import time
 
 import nitro_actor.startup  # noqa: F401 - before numpy loads
 from nitro_actor.actor import Actor
-from nitro_actor.answers import log_whole
+from nitro_actor.answers import log_uncut
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.function import Function
 from nitro_actor.logs import log
@@ -32,7 +32,7 @@ def build() -> Function:
     try:
         environment = make_env(config)
     except EnvironmentConfigError as error:
-        log_whole(error, level="error")
+        log_uncut(error, level="error")
         raise
     function = Function(Actor(environment, with_kwargs(config)), Store(url) if url else None, token)
     log("ready", environment=config.id, seconds=time.perf_counter() - began)

@@ -23,12 +23,12 @@ def log(event: str, *, level: str = "info", **fields: Any) -> None:
         sys.stderr.flush()
 
 
-def last_words(cause: str, place: Path | None = None) -> None:
+def write_termination_message(cause: str, place: Path | None = None) -> None:
     """Leave why this container ends where Kubernetes looks for it, if it runs on Kubernetes."""
     place = place or TERMINATION_LOG
-    whole = cause.encode(errors="replace")
-    if len(whole) > 2 * _HALF_BYTES:  # of more than 4 KiB the kubelet would leave out the beginning
-        whole = b"%b...%b" % (whole[:_HALF_BYTES], whole[-_HALF_BYTES:])
+    encoded = cause.encode(errors="replace")
+    if len(encoded) > 2 * _HALF_BYTES:  # of more than 4 KiB the kubelet would leave out the beginning
+        encoded = b"%b...%b" % (encoded[:_HALF_BYTES], encoded[-_HALF_BYTES:])
     if os.access(place, os.W_OK):
         with contextlib.suppress(OSError):  # of a node whose disk is full; the log has it, too
-            place.write_bytes(whole.decode(errors="ignore").encode())
+            place.write_bytes(encoded.decode(errors="ignore").encode())

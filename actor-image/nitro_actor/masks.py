@@ -43,8 +43,8 @@ def apply(available: NDArray[np.bool_], space: ActionSpace, distribution: Floats
 
 def allow(available: NDArray[np.bool_], space: WholeNumbers, actions: NDArray[np.int64]) -> bool:
     """Whether the masks allow all of the actions [..., *action shape], which lie within the space."""
-    each = actions.reshape(*available.shape[:-1], -1) + _begins(space)
-    return bool(np.take_along_axis(available, each, axis=-1).all())
+    entries = actions.reshape(*available.shape[:-1], -1) + _begins(space)
+    return bool(np.take_along_axis(available, entries, axis=-1).all())
 
 
 def read(given: Any, space: ActionSpace) -> NDArray[np.bool_]:

@@ -40,10 +40,10 @@ def product(weight: Floats, rows: int) -> Product:
         if rows <= _FEW_ROWS and part > 1:
             return _by_depth(weight, rows, part)
 
-    def whole(x: Floats, out: Floats) -> None:
+    def multiply(x: Floats, out: Floats) -> None:
         np.matmul(x, weight, out=out)
 
-    return whole
+    return multiply
 
 
 def _by_rows(weight: Floats, block: int) -> Product:

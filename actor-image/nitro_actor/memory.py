@@ -104,10 +104,10 @@ def recall(state: Mapping[str, np.ndarray], memories: Mapping[str, Floats]) -> d
         WireError: the state lacks a memory, or has one of another shape.
     """
     sized = {name: memory for name, memory in memories.items() if memory.shape[-1]}
-    found = {name: array for name, array in state.items() if name in sized}
-    wire.check(found, {name: wire.TensorSpec("float32", memory.shape) for name, memory in sized.items()})
+    saved = {name: array for name, array in state.items() if name in sized}
+    wire.check(saved, {name: wire.TensorSpec("float32", memory.shape) for name, memory in sized.items()})
     for name, memory in sized.items():
-        memory[...] = found[name]
+        memory[...] = saved[name]
     return {name: array for name, array in state.items() if name not in sized}
 
 

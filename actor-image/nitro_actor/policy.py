@@ -45,13 +45,13 @@ class Policies:
         Raises:
             WireError: they do not fit the environment, or hold NaN.
         """
-        container.require_agents(agent for one in classes for agent in one.agents)
-        self.classes = {one.name: ClassPolicies(one, container) for one in classes}
+        container.require_agents(agent for agent_class in classes for agent in agent_class.agents)
+        self.classes = {agent_class.name: ClassPolicies(agent_class, container) for agent_class in classes}
 
     def memories(self, count: int) -> "Memories":
         """Empty memories of E environments, as episodes begin with them."""
         classes = [policies.agents for policies in self.classes.values()]
-        return Memories(classes, {name: one.memory(count) for name, one in self.classes.items()})
+        return Memories(classes, {name: policies.memory(count) for name, policies in self.classes.items()})
 
     def noise(self, seed: np.random.SeedSequence, length: int, count: int) -> dict[str, "Noise"]:
         """All random numbers of a rollout by class, drawn at once, whichever agents share policies."""
@@ -74,10 +74,13 @@ class Memories:
 
     def __init__(self, classes: Sequence[AgentClass], of: Mapping[str, Floats]) -> None:
         self.of = of
-        self._remember = [one for one in classes if of[one.name].shape[-1]]
+        self._remember = [agent_class for agent_class in classes if of[agent_class.name].shape[-1]]
         self.named = dict(
-            one.in_state("memory", of[one.name].reshape(-1, len(one.agents), of[one.name].shape[-1]))
-            for one in self._remember
+            agent_class.in_state(
+                "memory",
+                of[agent_class.name].reshape(-1, len(agent_class.agents), of[agent_class.name].shape[-1]),
+            )
+            for agent_class in self._remember
         )
 
     def forget(
@@ -90,11 +93,11 @@ class Memories:
             acted: bool [lanes] by class, who was alive in it.
             died: bool [E, n_c] by class, who died in it.
         """
-        for one in self._remember:
-            gone = ended
-            if one.mortal:
-                gone = np.repeat(ended, len(one.agents)) | died[one.name].reshape(-1) | ~acted[one.name]
-            self.of[one.name][: len(gone)][gone] = 0
+        for agent_class in self._remember:
+            name, gone = agent_class.name, ended
+            if agent_class.mortal:
+                gone = np.repeat(ended, len(agent_class.agents)) | died[name].reshape(-1) | ~acted[name]
+            self.of[name][: len(gone)][gone] = 0
 
 
 class Noise:

@@ -32,10 +32,10 @@ from typing import TypeVar
 import nitro_actor.startup  # noqa: F401 - before numpy loads
 from nitro_actor import traces
 from nitro_actor.actor import Actor
-from nitro_actor.answers import log_whole
+from nitro_actor.answers import log_uncut
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError, NotInstalled
 from nitro_actor.doorkeeper import Doorkeeper
-from nitro_actor.logs import last_words, log
+from nitro_actor.logs import log, write_termination_message
 from nitro_actor.make_env import make_env, with_kwargs
 from nitro_actor.service import Service
 from nitro_actor.store import Store
@@ -60,12 +60,12 @@ def main() -> int:
         return _run(os.environ.get("NITRO_TOKEN"))
     except (EnvironmentConfigError, ValueError) as error:
         trace = traces.trace(error)
-        log_whole(error, level="error")
-        told = {"trace": trace} if trace else {}
+        log_uncut(error, level="error")
+        details = {"trace": trace} if trace else {}
         if isinstance(error, NotInstalled):
-            told["missing"] = "package"
-        log("refused", level="error", error=str(error), **told)
-        last_words(str(error))
+            details["missing"] = "package"
+        log("refused", level="error", error=str(error), **details)
+        write_termination_message(str(error))
         return 1
 
 

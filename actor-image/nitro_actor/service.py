@@ -14,7 +14,7 @@ from nitro_actor import keys, traces
 from nitro_actor.actor import Actor
 from nitro_actor.answers import Answer, RefusedError, work
 from nitro_actor.doorkeeper import Doorkeeper
-from nitro_actor.logs import last_words, log
+from nitro_actor.logs import log, write_termination_message
 from nitro_actor.protocol.request import Request
 from nitro_actor.store import Store, StoreError
 
@@ -64,15 +64,15 @@ class Watch:
     def _run(self) -> None:
         while True:
             work = self._work.get()
-            told = False
+            held = False
             while not work.ended.wait(_LOOK_SECONDS):
                 # Without Redis the work goes on: it needs Redis only at its end.
                 with contextlib.suppress(StoreError):
                     if self._store.exists(work.over_key):
                         work.over.set()
                     self._store.hold(work.working, _TTL_SECONDS)
-                    told = True
-            if told:
+                    held = True
+            if held:
                 with contextlib.suppress(StoreError):
                     self._store.drop(work.working)
 
@@ -150,9 +150,9 @@ class Service(Doorkeeper):
             # restarted.
             frames = traces.of_thread(sys._current_frames()[threading.main_thread().ident or 0])
             where = traces.standing(frames)
-            told = f"the {request.kind} of slot {request.slot} does not end{where and f': it is in {where}'}"
-            log("hangs", level="error", error=told, stack=[str(frame) for frame in frames])
-            last_words(told)
+            text = f"the {request.kind} of slot {request.slot} does not end{where and f': it is in {where}'}"
+            log("hangs", level="error", error=text, stack=[str(frame) for frame in frames])
+            write_termination_message(text)
             os._exit(1)
         finally:
             self._busy.release()

@@ -41,7 +41,7 @@ def observation_dtype(space: Any, how: str) -> str:
     )
 
 
-def largest_whole(space: Any) -> int:
+def largest_integer(space: Any) -> int:
     """The largest whole number that observations may hold, where float32 does not hold all of them; or 0."""
     boxes = [part for _, part in _parts(space, "") if isinstance(part, Box) and part.low.size]
     bounds = [

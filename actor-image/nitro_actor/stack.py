@@ -25,7 +25,7 @@ class Stack:
     """
 
     def __init__(
-        self, one: AgentClass, policies: Sequence[PolicyWeights], places: Sequence[Sequence[int]]
+        self, agent_class: AgentClass, policies: Sequence[PolicyWeights], places: Sequence[Sequence[int]]
     ) -> None:
         """
         Args:
@@ -34,15 +34,15 @@ class Stack:
         network, tensors = policies[0].network, policies[0].tensors
         limits = [policy.observation_clip for policy in policies]
         clip = np.array([np.inf if limit is None else limit for limit in limits], np.float32)
-        shape: tuple[int, ...] = tuple(one.observation["shape"])
+        shape: tuple[int, ...] = tuple(agent_class.observation["shape"])
         lead: tuple[int, ...] = ()
         self._places, self._ids = None, 0
-        if one.mortal:
+        if agent_class.mortal:
             self._places, self._ids = np.array(places), network.get("agentIds") or 0
             tensors = {name: np.stack([policy.tensors[name] for policy in policies]) for name in tensors}
             shape, lead = (int(np.prod(shape)),), (len(policies), 1, 1)
-        self._agents, self._shape = len(one.agents), shape
-        actions = action_space(one.action)
+        self._agents, self._shape = len(agent_class.agents), shape
+        actions = action_space(agent_class.action)
         self._parameters, self._continuous = actions.parameters, actions.head == "gaussian"
         seen = (shape[0] + self._ids,) if self._ids else shape
         self._network = NETWORKS[network["kind"]](network, tensors, seen)
@@ -54,13 +54,13 @@ class Stack:
         self._log_std = None
         if "policy.log_std" in tensors:
             log_std = np.clip(tensors["policy.log_std"], _LOWEST, _HIGHEST)
-            self._log_std = log_std[:, None] if one.mortal else log_std
+            self._log_std = log_std[:, None] if agent_class.mortal else log_std
         self._normalise = "observation.mean" in tensors
         if self._normalise:
             mean, scale = tensors["observation.mean"], np.sqrt(tensors["observation.var"] + 1e-8)
             self._mean = mean.reshape((*lead, *shape)).astype(np.float32)
             self._scale = scale.reshape((*lead, *shape)).astype(np.float32)
-            self._clip = clip.reshape(-1, 1, 1, 1) if one.mortal else clip[0]
+            self._clip = clip.reshape(-1, 1, 1, 1) if agent_class.mortal else clip[0]
         self._scratch = Scratch()
 
     def __call__(self, observations: np.ndarray, out: Floats, memory: Floats | None) -> None:
@@ -89,11 +89,11 @@ class Stack:
         they are a view; and distributions f32 [p, E k, P]."""
         (p, k), (size,) = places.shape, self._shape
         count = observations.size // (self._agents * size)
-        whole = np.zeros((p, count, k, size + self._ids), np.float32)
+        inputs = np.zeros((p, count, k, size + self._ids), np.float32)
         if self._ids:
-            whole[..., size:] = np.eye(self._ids, dtype=np.float32)[places][:, None]
+            inputs[..., size:] = np.eye(self._ids, dtype=np.float32)[places][:, None]
         result = np.empty((p, count * k, self._parameters), np.float32)
-        return whole[..., :size], whole.reshape(p, count * k, -1), result
+        return inputs[..., :size], inputs.reshape(p, count * k, -1), result
 
     def _normalised(self, observations: np.ndarray, out: Floats | None = None) -> Floats:
         result: Floats = np.subtract(observations, self._mean, out=out)

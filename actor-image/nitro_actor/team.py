@@ -56,12 +56,12 @@ class _Member:
         try:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
-            found: dict[str, Any] = json.loads(answer.read())
+            reply: dict[str, Any] = json.loads(answer.read())
         except (http.client.HTTPException, ValueError) as error:
             raise ConnectionError(str(error)) from error
         finally:
             connection.close()
-        return answer.status, found
+        return answer.status, reply
 
     def _read(self) -> None:
         """Forward the process's output; its first line says where the process listens."""

@@ -71,25 +71,25 @@ def of_its_code(error: BaseException) -> bool:
 
 
 def words(error: BaseException) -> str:
-    """The kind of an error of the user's code and its text, which is cut if it is long; see `whole`."""
-    name, told = type(error).__name__, text(error)
-    return cut(f"{name}: {told}" if told else name, _MOST_WORDS)
+    """The kind of an error of the user's code and its text, which is cut if it is long; see `uncut`."""
+    name, message = type(error).__name__, text(error)
+    return cut(f"{name}: {message}" if message else name, _MOST_WORDS)
 
 
 def text(value: object) -> str:
     """The text of an exception or a warning. It is the user's code, which may raise, and the text may hold
     what UTF-8 does not have."""
     try:
-        told = str(value)
+        string = str(value)
     except Exception as error:
         return f"(its text cannot be shown, because __str__ raised {type(error).__name__})"
-    return told.encode("utf-8", "backslashreplace").decode()
+    return string.encode("utf-8", "backslashreplace").decode()
 
 
-def cut(told: str, most: int) -> str:
+def cut(string: str, most: int) -> str:
     """The beginning of a text, with the number of the characters that are left out."""
-    left = len(told) - most
-    return f"{told[:most]} ... ({left:,} more characters are in the actor's log)" if left > 0 else told
+    left = len(string) - most
+    return f"{string[:most]} ... ({left:,} more characters are in the actor's log)" if left > 0 else string
 
 
 def trace(error: BaseException) -> str:
@@ -97,22 +97,22 @@ def trace(error: BaseException) -> str:
     cause = _cause(error)
     if _ours(cause):
         return ""
-    told = _formatted(cause)
+    formatted = _formatted(cause)
     end = text("".join(traceback.format_exception_only(cause)))
-    if len(told) <= _MOST_TRACE:
-        return told
-    if not told.endswith(end):  # a group of exceptions: the first part has the place
-        return f"{told[: _MOST_TRACE // 2]}\n...\n{told[-_MOST_TRACE // 2 + 5 :]}"
-    return told.removesuffix(end)[-(_MOST_TRACE - _MOST_TEXT) :] + end[:_MOST_TEXT]
+    if len(formatted) <= _MOST_TRACE:
+        return formatted
+    if not formatted.endswith(end):  # a group of exceptions: the first part has the place
+        return f"{formatted[: _MOST_TRACE // 2]}\n...\n{formatted[-_MOST_TRACE // 2 + 5 :]}"
+    return formatted.removesuffix(end)[-(_MOST_TRACE - _MOST_TEXT) :] + end[:_MOST_TEXT]
 
 
-def whole(error: BaseException) -> str:
+def uncut(error: BaseException) -> str:
     """All of an error's text and traceback, for the actor's log, where an answer has it cut; else empty."""
     cause = _cause(error)
-    told = text(cause) if _ours(cause) else _formatted(cause)
-    if len(told) <= (MOST_SENTENCE if _ours(cause) else min(_MOST_WORDS, _MOST_TRACE)):
+    full = text(cause) if _ours(cause) else _formatted(cause)
+    if len(full) <= (MOST_SENTENCE if _ours(cause) else min(_MOST_WORDS, _MOST_TRACE)):
         return ""
-    return told[:MOST_LOGGED]
+    return full[:MOST_LOGGED]
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -136,10 +136,10 @@ def _formatted(error: BaseException) -> str:
 def shown(value: object) -> str:
     """The beginning of a value's representation, on one line. It is the user's code, which may raise."""
     try:
-        told = " ".join(text(repr(value)).split())
+        line = " ".join(text(repr(value)).split())
     except Exception:
         return "a value that cannot be shown"
-    return told if len(told) <= _SHOWN_CHARACTERS else f"{told[:_SHOWN_CHARACTERS]} ..."
+    return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]} ..."
 
 
 def of_thread(frame: FrameType) -> list[Frame]:
@@ -153,8 +153,8 @@ def of_dump(lines: Iterable[str]) -> list[Frame]:
     for line in lines:
         if _THREAD.match(line):
             threads.append([])
-        elif threads and (found := _DUMPED.match(line)):
-            threads[-1].append(Frame(found["file"], int(found["line"]), found["function"]))
+        elif threads and (match := _DUMPED.match(line)):
+            threads[-1].append(Frame(match["file"], int(match["line"]), match["function"]))
     at_work = (frames for frames in reversed(threads) if any(f.file.startswith(_WORK) for f in frames))
     return next(at_work, [])
 

@@ -37,8 +37,8 @@ def running(name: str, seconds: float = LONG, **kwargs: Any) -> EnvironmentCheck
     return EnvironmentCheck(Environment.model_validate(given), seconds)
 
 
-def whole(name: str, **kwargs: Any) -> Report:
-    return running(name, **kwargs).whole()
+def final_report(name: str, **kwargs: Any) -> Report:
+    return running(name, **kwargs).final_report()
 
 
 def gone(pid: int) -> bool:
@@ -58,7 +58,7 @@ def until(condition: Any) -> None:
 
 
 def test_what_an_environment_prints_is_no_finding() -> None:
-    report = whole("Prints")
+    report = final_report("Prints")
     assert report.ended
     assert report.sound
     assert report.measured["resumable"]
@@ -73,7 +73,7 @@ def test_what_an_environment_prints_is_no_finding() -> None:
     ],
 )
 def test_an_environment_that_exits_has_a_fault(when: str, said: str) -> None:
-    report = whole("Exits", when=when)
+    report = final_report("Exits", when=when)
     assert not report.sound
     assert said in " ".join([report.error, *report.faults])
 
@@ -86,7 +86,7 @@ def test_an_environment_that_is_built_for_too_long_is_not_checked_beside_a_start
 
 def test_a_call_that_hangs_is_a_fault_that_names_it_and_the_seconds() -> None:
     check = running("Slow", 0.5, step=600)
-    (fault,) = check.whole().faults
+    (fault,) = check.final_report().faults
     assert re.match(r"step had not returned after 1\d\.\d s: it hangs, or is too slow for an actor", fault)
     assert "`nitro check-env --seconds 60` waits longer" in fault
     until(lambda: gone(check.pid))
@@ -94,7 +94,7 @@ def test_a_call_that_hangs_is_a_fault_that_names_it_and_the_seconds() -> None:
 
 def test_threads_and_processes_that_are_left_are_named_and_end_with_the_check(tmp_path: Path) -> None:
     file = tmp_path / "pid"
-    report = whole("LeavesThings", file=str(file))
+    report = final_report("LeavesThings", file=str(file))
     assert "close leaves threads that run on: left; end them in close" in report.warnings
     assert "close leaves child processes that run on; end them in close" in report.warnings
     until(lambda: gone(int(file.read_text())))

@@ -17,7 +17,7 @@ from nitro_actor.engines.failures import failures
 from nitro_actor.engines.info_metrics import InfoMetrics
 from nitro_actor.engines.observations import Observations
 from nitro_actor.masks import MASK
-from nitro_actor.spaces import actions, largest_whole, native_action, observation_dtype
+from nitro_actor.spaces import actions, largest_integer, native_action, observation_dtype
 
 _HOW = " so that each agent observes one array and has one action"
 
@@ -78,7 +78,7 @@ class Game:
         """
         self.reset(0)
         described = {agent: self._described(agent) for agent in self.agents}
-        masked = [one for one in described.values() if one[1].get("masked")]
+        masked = [(seen, action) for seen, action in described.values() if action.get("masked")]
         for agent in set(self.agents).difference(self.acting):
             # Whether an agent gets masks shows when it acts. Until then it is like those of equal spaces.
             observation, action = described[agent]
@@ -172,7 +172,7 @@ class Game:
     def mask(self, agent: str, space: ActionSpace) -> NDArray[np.bool_]:
         """Which choices of its action a watching agent has, bool [C]."""
         seen, all_of_them = self._of(self._observations, agent, "observation"), masks.choices(space)
-        given = seen.get(MASK) if isinstance(seen, Mapping) else self.told_mask(agent)
+        given = seen.get(MASK) if isinstance(seen, Mapping) else self.mask_in_info(agent)
         # Nobody acts after a truncation, so some environments give no masks then.
         over = not self.acting
         if given is None:
@@ -192,7 +192,7 @@ class Game:
             raise self._wrong(f"the {MASK} of {agent} {wrong}")
         return mask
 
-    def told_mask(self, agent: str) -> Any:
+    def mask_in_info(self, agent: str) -> Any:
         """The mask in an agent's info; None where there is none."""
         info = self._infos.get(agent) if isinstance(self._infos, Mapping) else None
         return info.get(MASK) if isinstance(info, Mapping) else None
@@ -244,7 +244,7 @@ class Game:
 
     def _described(self, agent: str) -> tuple[dict[str, Any], dict[str, Any]]:
         seen, acted = self._spaces[agent]
-        masked = self.told_mask(agent) is not None
+        masked = self.mask_in_info(agent) is not None
         if isinstance(seen, gymnasium.spaces.Dict) and set(seen) == {"observation", MASK}:
             seen, masked = seen["observation"], True
         try:
@@ -259,7 +259,7 @@ class Game:
             raise EnvironmentConfigError(f"{agent}: {error}") from None
         shape = list(seen.shape or ())
         observation = {"shape": shape, "dtype": dtype, "frame": shape, "stack": 1}
-        if largest := largest_whole(seen):
+        if largest := largest_integer(seen):
             observation["largest"] = largest
         if action["kind"] == "discrete":
             action["masked"] = masked

@@ -72,11 +72,11 @@ def _common(agents: list[str]) -> str:
 
 def _unused(name: str, taken: Mapping[str, Any]) -> str:
     name = f"{name}s" if name in RESERVED else name
-    number, found = 1, name
-    while found in taken:
+    number, unused = 1, name
+    while unused in taken:
         number += 1
-        found = f"{name}_{number}"
-    return found
+        unused = f"{name}_{number}"
+    return unused
 
 
 _PATIENCE = 100
@@ -101,23 +101,23 @@ class ParallelEngine(Engine):
         self.observations: dict[str, np.ndarray] = {}
         self.alive: dict[str, NDArray[np.bool_]] = {}
         self.available: dict[str, NDArray[np.bool_]] = {}
-        unmasked = [one for one in self.classes if not one.action.get("masked")]
-        self._unmasked = {one.name: one.action["kind"] for one in unmasked}
+        unmasked = [agent_class for agent_class in self.classes if not agent_class.action.get("masked")]
+        self._unmasked = {agent_class.name: agent_class.action["kind"] for agent_class in unmasked}
         self._masked: dict[str, ActionSpace] = {}
         self._rewards: dict[str, NDArray[np.float64]] = {}
         self._died: dict[str, NDArray[np.bool_]] = {}
         places: dict[str, Place] = {}
-        for one in self.classes:
-            shape = (count, len(one.agents))
-            frame, dtype = one.observation["frame"], one.observation["dtype"]
-            self.observations[one.name] = np.zeros((*shape, *frame), dtype)
-            self.alive[one.name] = np.zeros(shape, bool)
-            self._rewards[one.name] = np.zeros(shape)
-            self._died[one.name] = np.zeros(shape, bool)
-            if one.action.get("masked"):
-                space = self._masked[one.name] = action_space(one.action)
-                self.available[one.name] = np.ones((*shape, choices(space)), bool)
-            places |= {agent: Place(one.name, i) for i, agent in enumerate(one.agents)}
+        for agent_class in self.classes:
+            shape = (count, len(agent_class.agents))
+            frame, dtype = agent_class.observation["frame"], agent_class.observation["dtype"]
+            self.observations[agent_class.name] = np.zeros((*shape, *frame), dtype)
+            self.alive[agent_class.name] = np.zeros(shape, bool)
+            self._rewards[agent_class.name] = np.zeros(shape)
+            self._died[agent_class.name] = np.zeros(shape, bool)
+            if agent_class.action.get("masked"):
+                space = self._masked[agent_class.name] = action_space(agent_class.action)
+                self.available[agent_class.name] = np.ones((*shape, choices(space)), bool)
+            places |= {agent: Place(agent_class.name, i) for i, agent in enumerate(agent_class.agents)}
         self._places = places
         self._games = [first, *(Game(index, make()) for index in range(1, count))]
         self._step = Step(self._rewards, self._died, *np.zeros((2, count), bool))
@@ -192,7 +192,7 @@ class ParallelEngine(Engine):
             game.observe(agent, self.observations[name][index, row, ...])
             if name in self.available:
                 self.available[name][index, row] = game.mask(agent, self._masked[name])
-            elif name in self._unmasked and game.told_mask(agent) is not None:
+            elif name in self._unmasked and game.mask_in_info(agent) is not None:
                 wrong = (
                     f"{ONLY_WHOLE_NUMBERS}; leave it out"
                     if self._unmasked[name] == "continuous"
@@ -204,7 +204,7 @@ class ParallelEngine(Engine):
         for name, array in self.observations.items():
             if array.dtype.kind == "f" and not np.isfinite(array[index]).all():
                 row = np.argwhere(~np.isfinite(array[index]))[0][0]
-                agent = next(one.agents[row] for one in self.classes if one.name == name)
+                agent = next(agent for agent, place in self._places.items() if place == (name, row))
                 raise EnvironmentCallError(
                     f"environment {index}: an observation of {agent} holds NaN or infinity; "
                     "it must hold finite numbers"

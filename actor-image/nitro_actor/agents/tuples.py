@@ -51,7 +51,7 @@ class TupleEnvironment:
     def reset(self, *, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Begin an episode: observations and infos by agent."""
         result = self.environment.reset(seed=seed)
-        with _told():
+        with _as_call_errors():
             observations, _ = returned.values(result, returned.RESET, "reset")
             self.agents = list(self.possible_agents)
             return self._by_agent(observations, "the observation"), {}
@@ -60,7 +60,7 @@ class TupleEnvironment:
         """Step once: observations, rewards, terminations, truncations and infos by agent."""
         chosen = [actions[agent] for agent in self.possible_agents]
         result = self.environment.step(chosen)
-        with _told():
+        with _as_call_errors():
             observations, rewards, terminated, truncated, _ = returned.values(result, returned.STEP, "step")
             seen = self._by_agent(observations, "the observation")
             earned = self._by_agent(rewards, "the reward")
@@ -87,12 +87,12 @@ class TupleEnvironment:
 
     def _ends(self, ends: Any, what: str) -> NDArray[np.bool_]:
         """Who ended, from one value for all agents or one for each of them."""
-        found, count = np.asarray(ends).reshape(-1), len(self.possible_agents)
-        if found.dtype == object or len(found) not in (1, count):
+        flags, count = np.asarray(ends).reshape(-1), len(self.possible_agents)
+        if flags.dtype == object or len(flags) not in (1, count):
             raise EnvironmentCallError(
                 f"{what} is {ends}; it must be one bool, or one for each of {count} agents"
             )
-        return np.broadcast_to(found.astype(bool), count)
+        return np.broadcast_to(flags.astype(bool), count)
 
     def _by_agent(self, given: Any, what: str) -> dict[str, Any]:
         """One entry of a list, tuple or array for each agent."""
@@ -105,8 +105,8 @@ class TupleEnvironment:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What does not fit is told as it is, not as an error that the environment raised."""
+def _as_call_errors() -> Iterator[None]:
+    """Report what does not fit as it is, not as an error that the environment raised."""
     try:
         yield
     except returned.Unfit as error:

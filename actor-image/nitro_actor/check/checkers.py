@@ -43,7 +43,7 @@ def gymnasium_checks(
     if _RESETS * spent[0] + _STEPS * spent[1] > clock.left():
         raise Skipped(LITTLE_TIME)
     environment = _second(make)
-    with _told("gymnasium's check_env", findings):
+    with _reporting("gymnasium's check_env", findings):
         check_env(environment, skip_render_check=True, skip_close_check=True)
     close(environment, 0)
 
@@ -63,7 +63,7 @@ def petting_zoo_checks(
     steps = min(_CYCLES, int((clock.left() - 3 * spent[0]) / (4 * spent[1] + 1e-9)))
     if steps < 1:
         raise Skipped(LITTLE_TIME)
-    with _told("PettingZoo's parallel_api_test", findings):
+    with _reporting("PettingZoo's parallel_api_test", findings):
         parallel_api_test(environment, num_cycles=steps)
     close(environment, 0)
 
@@ -81,9 +81,9 @@ def _second(make: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def _told(checker: str, findings: Findings) -> Iterator[None]:
+def _reporting(checker: str, findings: Findings) -> Iterator[None]:
     """Tell what a checker warns of as remarks, and what it stops at."""
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             yield
@@ -96,9 +96,9 @@ def _told(checker: str, findings: Findings) -> Iterator[None]:
                 harmless = ""
             level = "warning" if harmless else "checker"
             findings.tell(level, f"{checker}: {text}{harmless and f' ({harmless})'}")
-    for one in heard:
-        text = _uncoloured(str(one.message))
-        if issubclass(one.category, UserWarning) and not any(part in text for part in _LEFT_OUT):
+    for warning in caught:
+        text = _uncoloured(str(warning.message))
+        if issubclass(warning.category, UserWarning) and not any(part in text for part in _LEFT_OUT):
             findings.tell("remark", f"{checker}: {text}")
 
 

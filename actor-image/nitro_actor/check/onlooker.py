@@ -27,16 +27,16 @@ def misfit(space: Any, value: Any, what: str) -> str:
             return (
                 f"{what} is {described(value)}; its space has the keys {', '.join(map(repr, space.spaces))}"
             )
-        found = (misfit(part, value[key], f"{what}[{key!r}]") for key, part in space.spaces.items())
-        return next(filter(None, found), "")
+        misfits = (misfit(part, value[key], f"{what}[{key!r}]") for key, part in space.spaces.items())
+        return next(filter(None, misfits), "")
     if isinstance(space, spaces.Tuple):
         if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
             return f"{what} is {described(value)}; its space is a Tuple of {len(space.spaces)} parts"
-        found = (
-            misfit(part, one, f"{what}[{index}]")
-            for index, (part, one) in enumerate(zip(space.spaces, value, strict=True))
+        misfits = (
+            misfit(part, item, f"{what}[{index}]")
+            for index, (part, item) in enumerate(zip(space.spaces, value, strict=True))
         )
-        return next(filter(None, found), "")
+        return next(filter(None, misfits), "")
     if isinstance(space, spaces.Box):
         return _of_box(space, value, what)
     if space.contains(value):
@@ -45,15 +45,15 @@ def misfit(space: Any, value: Any, what: str) -> str:
 
 
 def _of_box(space: spaces.Box, value: Any, what: str) -> str:
-    told = f"np.asarray(..., dtype=np.{space.dtype})"
+    conversion = f"np.asarray(..., dtype=np.{space.dtype})"
     if not isinstance(value, np.ndarray | np.generic):
-        return f"{what} is {described(value)}; its space is a Box, so return an array: {told}"
+        return f"{what} is {described(value)}; its space is a Box, so return an array: {conversion}"
     if value.shape != space.shape:
         return f"{what} has the shape {list(value.shape)}, but its space says {list(space.shape)}"
     if not np.can_cast(value.dtype, space.dtype):
         return (
-            f"{what} has the dtype {value.dtype}, but its space says {space.dtype}: return {told}, or give "
-            f"the space dtype=np.{value.dtype}"
+            f"{what} has the dtype {value.dtype}, but its space says {space.dtype}: return {conversion}, or "
+            f"give the space dtype=np.{value.dtype}"
         )
     if value.dtype.kind == "f" and not np.isfinite(value).all():
         at, number = _first(value, ~np.isfinite(value))
@@ -157,18 +157,18 @@ def _arrays(value: Any) -> Iterator[np.ndarray]:
     if isinstance(value, np.ndarray):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _arrays(one)
+        for item in value.values():
+            yield from _arrays(item)
     elif isinstance(value, tuple | list):
-        for one in value:
-            yield from _arrays(one)
+        for item in value:
+            yield from _arrays(item)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, Mapping):
-        return set(one) == set(other) and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    if isinstance(one, np.ndarray):
-        return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
-    return bool(one == other)
+def _equal(first: Any, second: Any) -> bool:
+    if isinstance(first, Mapping):
+        return set(first) == set(second) and all(_equal(first[key], second[key]) for key in first)
+    if isinstance(first, tuple | list):
+        return len(first) == len(second) and all(map(_equal, first, second))
+    if isinstance(first, np.ndarray):
+        return bool(np.array_equal(first, second, equal_nan=first.dtype.kind == "f"))
+    return bool(first == second)

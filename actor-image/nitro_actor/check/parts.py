@@ -51,9 +51,9 @@ def equal_seeds(player: Player, findings: Findings, clock: Clock) -> tuple[float
         raise SeedsSkipped(goes_on(learned[0]), spent)
     if steps < _LEAST_STEPS and player.episodes == 0:
         raise SeedsSkipped(f"there was time for {steps} steps", spent)
-    found = difference(first[: len(second)], second)
-    if found is not None:
-        _tell_difference(raw, findings, *found)
+    mismatch = difference(first[: len(second)], second)
+    if mismatch is not None:
+        _tell_difference(raw, findings, *mismatch)
     return spent
 
 
@@ -79,15 +79,15 @@ def _play(player: Player, steps: int, clock: Clock) -> list[Seen]:
 
 
 def _tell_difference(raw: Any, findings: Findings, where: str, close: bool) -> None:
-    told = f"two plays of seed {_SEED} with equal actions differ: {where}"
+    message = f"two plays of seed {_SEED} with equal actions differ: {where}"
     declared = getattr(getattr(raw, "spec", None), "nondeterministic", False)
     if declared or close:
         why = "its registration says nondeterministic" if declared else "in the last digits only"
-        findings.tell("warning", f"{told} ({why}). Runs of one seed will differ, too")
+        findings.tell("warning", f"{message} ({why}). Runs of one seed will differ, too")
         return
     findings.tell(
         "fault",
-        f"reset ignores `seed`, or what it seeds is not all that is random: {told}. Call "
+        f"reset ignores `seed`, or what it seeds is not all that is random: {message}. Call "
         "super().reset(seed=seed) in reset, draw all random numbers from self.np_random, and set back "
         "everything that an episode changes",
         kind=SEEDS_DIFFER,
@@ -119,13 +119,13 @@ def resuming(player: Player, findings: Findings, clock: Clock, step_seconds: flo
         findings.tell("fault", f"its state cannot be saved and restored: {about_one(error)}")
         return {"resumable": True}
     seconds = time.perf_counter() - began
-    found = difference(first, _on(player))
+    mismatch = difference(first, _on(player))
     player.steps = steps
-    if found is not None and not findings.has(SEEDS_DIFFER):  # otherwise no two plays are equal
+    if mismatch is not None and not findings.has(SEEDS_DIFFER):  # otherwise no two plays are equal
         findings.tell(
             "fault",
-            f"set_state does not restore all that get_state should have saved: {found[0]}, where both went "
-            "on from one state with equal actions. Save everything that step reads or changes",
+            f"set_state does not restore all that get_state should have saved: {mismatch[0]}, where both "
+            "went on from one state with equal actions. Save everything that step reads or changes",
         )
     return {"resumable": True, "state_bytes": size, "resume_seconds": finite(seconds)}
 
@@ -173,13 +173,13 @@ class Before:
 
 def closing(environment: Environment, before: Before, findings: Findings) -> None:
     """Close the environment and look at what it leaves."""
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         environment.close()
-    for one in heard:
-        if issubclass(one.category, RuntimeWarning):
-            findings.tell("warning", about_one(one.message))
-    left = sorted({one.name for one in threading.enumerate() if one not in before.threads})
+    for warning in caught:
+        if issubclass(warning.category, RuntimeWarning):
+            findings.tell("warning", about_one(warning.message))
+    left = sorted({thread.name for thread in threading.enumerate() if thread not in before.threads})
     if left:
         findings.tell("warning", f"close leaves threads that run on: {', '.join(left)}; end them in close")
     if _has_child() and not before.child:

@@ -36,7 +36,8 @@ class Player:
         self.steps = self.episodes = 0
         self.step_seconds = self.reset_seconds = 0.0
         self._spaces = {
-            one.name: (action_space(one.action), len(one.agents)) for one in environment.spec.classes
+            agent_class.name: (action_space(agent_class.action), len(agent_class.agents))
+            for agent_class in environment.spec.classes
         }
         self.draw_from(0)
 
@@ -92,10 +93,10 @@ class Player:
         return {f"{what} of {name}": array[0].copy() for name, array in arrays.items()}
 
 
-def difference(one: list[Seen], other: list[Seen]) -> tuple[str, bool] | None:
+def difference(first_play: list[Seen], second_play: list[Seen]) -> tuple[str, bool] | None:
     """Where two plays first differ, as a sentence's end, and whether only in the last digits; None where
     they are equal to the bit."""
-    for index, (first, second) in enumerate(zip(one, other, strict=False)):
+    for index, (first, second) in enumerate(zip(first_play, second_play, strict=False)):
         when = "after reset" if index == 0 else f"after {index} step{'s' if index > 1 else ''}"
         for name in first:
             a, b = first[name], second.get(name)

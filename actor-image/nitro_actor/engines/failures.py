@@ -24,8 +24,8 @@ def close(environment: Any, index: int) -> None:
     except BaseException as error:
         if not traces.of_its_code(error):
             raise
-        told = f"close of environment {index} raised {traces.words(error)}{traces.raised_at(error)}"
-        warnings.warn(told, RuntimeWarning, stacklevel=2)
+        message = f"close of environment {index} raised {traces.words(error)}{traces.raised_at(error)}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 class failures:  # noqa: N801 - a context manager, read as a word
@@ -41,8 +41,8 @@ class failures:  # noqa: N801 - a context manager, read as a word
         known = isinstance(error, EnvironmentCallError | wire.WireError)
         if error is not None and not known and traces.of_its_code(error):
             where = self._call if self._index is None else f"{self._call} of environment {self._index}"
-            told = f"{where} raised {traces.words(error)}{traces.raised_at(error)}"
-            raise EnvironmentCallError(told + _remedy(error, self._call)) from error
+            message = f"{where} raised {traces.words(error)}{traces.raised_at(error)}"
+            raise EnvironmentCallError(message + _remedy(error, self._call)) from error
 
 
 def _remedy(error: BaseException, call: str) -> str:

@@ -26,7 +26,7 @@ from nitro_actor.engines.masked import Masks, apart
 from nitro_actor.engines.observations import Observations
 from nitro_actor.engines.states import MujocoReplay, keeping_state, state_keeper
 from nitro_actor.protocol.agents import AGENT
-from nitro_actor.spaces import largest_whole, native_action
+from nitro_actor.spaces import largest_integer, native_action
 
 MakeEnvironment = Callable[[], gymnasium.Env[Any, Any]]
 
@@ -72,7 +72,7 @@ class GenericEngine(OneAgentEngine):
         self._reader = Observations(first.observation_space)
         self._observations = np.zeros((count, *self._reader.shape), dtype)
         self._rows = [self._observations[index, ...] for index in range(count)]
-        largest = largest_whole(first.observation_space)
+        largest = largest_integer(first.observation_space)
         self.show(self._observations, action, self._available, largest=largest)
         self._was_reset = [False] * count
 

@@ -38,8 +38,8 @@ def method(environment: AnyEnv) -> Callable[[], Any] | None:
     """How an environment tells its mask; None where it has none."""
     if not environment.has_wrapper_attr(METHOD):
         return None
-    found = environment.get_wrapper_attr(METHOD)
-    return found if callable(found) else None
+    attribute = environment.get_wrapper_attr(METHOD)
+    return attribute if callable(attribute) else None
 
 
 def has(environment: AnyEnv, space: ActionSpace) -> bool:
@@ -82,10 +82,10 @@ class Masks:
         row[:] = True
         if terminated:
             return
-        told = self._methods[index]
-        assert told is not None, "the environments are alike"
+        get_mask = self._methods[index]
+        assert get_mask is not None, "the environments are alike"
         with failures(index, METHOD):
-            given = told()
+            given = get_mask()
         if given is None and truncated:  # nobody acts any more
             return
         try:

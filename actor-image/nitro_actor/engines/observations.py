@@ -161,14 +161,14 @@ class _Discrete:
         self._start, self._n = int(space.start), int(space.n)
 
     def __call__(self, value: Any, row: np.ndarray) -> None:
-        whole = value if isinstance(value, int | np.integer) else self._whole(value)
-        index = int(whole) - self._start
+        integer = value if isinstance(value, int | np.integer) else self._integer(value)
+        index = int(integer) - self._start
         if not 0 <= index < self._n:
             raise self._unfit(value)
         row[self._first : self.last] = 0
         row[self._first + index] = 1
 
-    def _whole(self, value: Any) -> Any:
+    def _integer(self, value: Any) -> Any:
         array = numbers(value, self._what)
         if array.size != 1 or array.dtype.kind == "f":
             raise self._unfit(value)

@@ -112,10 +112,10 @@ def numbers(value: Any, what: str) -> np.ndarray:
 
 def described(value: Any) -> str:
     """A value for a message: its beginning, its type, and its shape and dtype where it has them."""
-    told = f"{traces.shown(value)}, of type {type(value).__name__}"
+    text = f"{traces.shown(value)}, of type {type(value).__name__}"
     if isinstance(value, np.ndarray):
-        told += f", shape {list(value.shape)} and dtype {value.dtype}"
-    return told
+        text += f", shape {list(value.shape)} and dtype {value.dtype}"
+    return text
 
 
 def _all_of(names: Sequence[str]) -> str:
@@ -137,6 +137,6 @@ def _array(value: Any) -> np.ndarray | None:
 
 def _as_floats(array: np.ndarray) -> np.ndarray | None:
     try:
-        return np.array([float(one) for one in array.ravel()], np.float64).reshape(array.shape)
+        return np.array([float(item) for item in array.ravel()], np.float64).reshape(array.shape)
     except Exception:  # as above
         return None

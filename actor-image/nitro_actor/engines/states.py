@@ -211,13 +211,13 @@ def without_checks(environment: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, A
 
 def keeping_state(environment: Any) -> tuple[str, ...]:
     """The names of gymnasium's wrappers in an environment whose state goes on from episode to episode."""
-    found = [
+    names = [
         name
         for layer in layers(environment)
         for name in ("NormalizeObservation", "NormalizeReward")
         if isinstance(layer, getattr(gymnasium.wrappers, name)) and layer.update_running_mean
     ]
-    return tuple(sorted(set(found)))
+    return tuple(sorted(set(names)))
 
 
 def layers(environment: Any) -> Iterator[Any]:

@@ -105,7 +105,7 @@ class Ant(Task):
 
     def __init__(self, model: Any, data: Sequence[Any], options: Mapping[str, Any]) -> None:
         super().__init__(model, data, options)
-        self._body = [one.body(self.options["main_body"]).xpos for one in data]
+        self._body = [mj_data.body(self.options["main_body"]).xpos for mj_data in data]
         self._shown = bool(self.options["include_cfrc_ext_in_observation"])
 
     @property
@@ -165,7 +165,9 @@ class Humanoid(Task):
         # actuator forces.
         shown = {"cinert": 1, "cvel": 1, "qfrc_actuator": 6, "cfrc_ext": 1}
         names = [name for name in shown if self.options[f"include_{name}_in_observation"] is True]
-        self._extras = [[getattr(one, name)[shown[name] :].reshape(-1) for name in names] for one in data]
+        self._extras = [
+            [getattr(mj_data, name)[shown[name] :].reshape(-1) for name in names] for mj_data in data
+        ]
 
     @property
     def observation_size(self) -> int:
@@ -173,7 +175,7 @@ class Humanoid(Task):
 
     def locate(self, state: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG002
         mass = self._model.body_mass
-        return np.array([(np.einsum("b,bj->j", mass, one.xipos) / mass.sum())[0] for one in self._data])
+        return np.array([(np.einsum("b,bj->j", mass, data.xipos) / mass.sum())[0] for data in self._data])
 
     def observe(self, state: NDArray[np.float64], out: NDArray[np.float32], rows: slice) -> None:
         super().observe(state, out, rows)
@@ -190,7 +192,7 @@ class Humanoid(Task):
         # gymnasium squares the simulator's controls here, which are f64.
         control = super().cost(actions.astype(np.float64))
         low, high = self.options["contact_cost_range"]
-        forces = np.array([one.cfrc_ext.reshape(-1) for one in self._data])
+        forces = np.array([data.cfrc_ext.reshape(-1) for data in self._data])
         contact: Costs = self.options["contact_cost_weight"] * np.add.reduce(np.square(forces), axis=1)
         return control + np.clip(contact, low, high)
 

@@ -58,10 +58,10 @@ class DescribedEnvironment:
     @cached_property
     def agents(self) -> tuple[str, ...]:
         """All agents: by class in the order of the classes' names, then as a class lists them."""
-        return tuple(agent for one in self.classes for agent in one.agents)
+        return tuple(agent for agent_class in self.classes for agent in agent_class.agents)
 
     @property
-    def one(self) -> AgentClass:
+    def only_class(self) -> AgentClass:
         """The class of an environment of one agent."""
-        (one,) = self.classes
-        return one
+        (agent_class,) = self.classes
+        return agent_class

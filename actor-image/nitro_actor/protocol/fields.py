@@ -27,10 +27,10 @@ def require_version(meta: Mapping[str, Any], message: str, reader: str) -> None:
         ProtocolError: naming the version of the message and of its reader.
     """
     # Weights and fragments of version 1 called the field `schema`.
-    found = meta.get("protocol", meta.get("schema"))
-    if found != PROTOCOL_VERSION or "protocol" not in meta:
+    version = meta.get("protocol", meta.get("schema"))
+    if version != PROTOCOL_VERSION or "protocol" not in meta:
         raise ProtocolError(
-            f"{message} is of protocol {found!r}, this {reader} speaks {PROTOCOL_VERSION}; "
+            f"{message} is of protocol {version!r}, this {reader} speaks {PROTOCOL_VERSION}; "
             "use learner and actor images of one release"
         )
 

@@ -108,7 +108,7 @@ class WeightsContainer:
         meta, tensors = wire.decode(data)
         fields.require_version(meta, "the weights container", "actor")
         entries = meta.get("policies")
-        if not isinstance(entries, list) or not entries or not all(isinstance(one, dict) for one in entries):
+        if not (isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries)):
             raise MetadataError("policies: must be a list of at least one policy")
         by_policy: list[dict[str, np.ndarray]] = [{} for _ in entries]
         for name, array in tensors.items():

@@ -76,11 +76,11 @@ def check_actions(spec: JobSpec, environment: DescribedEnvironment) -> None:
     from nitro_actor.actions import Continuous, Discrete, action_space
 
     why = ""
-    if not isinstance(action_space(environment.one.action), Continuous | Discrete):
+    if not isinstance(action_space(environment.only_class.action), Continuous | Discrete):
         why = (
             "learns no MultiDiscrete or MultiBinary actions, as the environment has them; take ppo or impact"
         )
-    elif environment.one.action.get("masked"):
+    elif environment.only_class.action.get("masked"):
         why = "takes no action masks, and the environment has them; take ppo or impact"
     if why:
         raise JobInvalid([FieldError("spec.algorithm.name", spec.algorithm.name, why)])

@@ -26,7 +26,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nitro_actor.logs import last_words
+from nitro_actor.logs import write_termination_message
 from nitro_learner.cli import interrupts
 from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
 
@@ -257,7 +257,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
 def _give_up(reporter: StatusReporter, reason: str, message: str, code: int) -> int:
     """Report why in the status, the log and Kubernetes' termination message."""
     logger.error(message, extra={"fields": {"reason": reason, "code": code}})
-    last_words(message)
+    write_termination_message(message)
     reporter.conclude("Running" if code == INTERRUPTED else "Failed", reason, message)
     reporter.close(_LAST_WORDS_SECONDS)
     return code

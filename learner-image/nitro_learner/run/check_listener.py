@@ -29,7 +29,7 @@ class EnvironmentCheck:
 
         check = EnvironmentCheck(spec.environment)          # at once, before anything slow is imported
         ...
-        report = await check.found()                        # what it found; it is ended after a second
+        report = await check.early_report()                 # what it found; it is ended after a second
 
     Its processor time is 0.04 (CartPole-v1), 0.06 (Hopper-v5) and 0.05 (ALE/Pong-v5) of that of a whole
     `nitro train` with two rounds of 64 steps, which is nearly all its start; most of the check's time is
@@ -57,13 +57,13 @@ class EnvironmentCheck:
         """What it has found: at its end, or after so many seconds, when it is ended."""
         return report_of(self._process.record(seconds))
 
-    async def found(self) -> Report:
+    async def early_report(self) -> Report:
         """What it has found a second from now, at the latest."""
         return await asyncio.to_thread(self.report, START_SECONDS)
 
-    def whole(self) -> Report:
+    def final_report(self) -> Report:
         """What it has found, once it had all of its time."""
-        return report_of(self._process.whole())
+        return report_of(self._process.final_record())
 
     def close(self) -> None:
         """End the process, with those that the environment has started."""
@@ -82,7 +82,7 @@ def begin_beside(spec: JobSpec, inherited: Mapping[str, str] = os.environ) -> En
 class Check(Protocol):
     """A check that a run's start takes the findings of."""
 
-    async def found(self) -> Report:
+    async def early_report(self) -> Report:
         """Wait for what it finds, once."""
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class ActorCheck:
     def __init__(self, ask: Callable[[], Awaitable[Record]]) -> None:
         self._ask = ask
 
-    async def found(self) -> Report:
+    async def early_report(self) -> Report:
         """See `Check`."""
         try:
             return report_of(await self._ask())
@@ -112,7 +112,7 @@ class NotChecked:
     def __init__(self, why: str) -> None:
         self._why = why
 
-    async def found(self) -> Report:
+    async def early_report(self) -> Report:
         """See `Check`."""
         return not_checked(self._why)
 
@@ -170,7 +170,7 @@ class CheckListener(Listener):
         for warning in job_fit.warnings(environment, self._spec, new=self._new) if environment else ():
             logger.warning("%s", warning)
         if self._check is not None:
-            self._task = asyncio.create_task(self._check.found())
+            self._task = asyncio.create_task(self._check.early_report())
             self._task.add_done_callback(self._take)
 
     def _take(self, task: asyncio.Task[Report]) -> None:

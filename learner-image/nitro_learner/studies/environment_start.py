@@ -46,7 +46,7 @@ def check(spec: JobSpec, *, elsewhere: bool = False) -> Notes:
     """
     if environment_ids.doubts(spec):  # the actors' image may have what this machine has not
         return Notes()
-    report = EnvironmentCheck(spec.environment, CHECK_SECONDS).whole()
+    report = EnvironmentCheck(spec.environment, CHECK_SECONDS).final_report()
     path, value = named(spec)
     elsewhere = elsewhere or own_pods(spec)
     if report.environment is None:
@@ -65,7 +65,7 @@ def check(spec: JobSpec, *, elsewhere: bool = False) -> Notes:
 
 def examined(spec: JobSpec, seconds: float) -> Report:
     """What a check of a resolved job's environment finds in so many seconds, and how it fits the job."""
-    report = EnvironmentCheck(spec.environment, seconds).whole()
+    report = EnvironmentCheck(spec.environment, seconds).final_report()
     if report.environment is not None:
         try:
             _fit(spec, report.environment)
@@ -99,7 +99,7 @@ def _fit(spec: JobSpec, environment: DescribedEnvironment) -> None:
         from nitro_learner.networks.architecture import NetworkMisfit, network_of  # loads torch
 
         try:
-            network_of(spec.network, environment.one, spec.environment.id)
+            network_of(spec.network, environment.only_class, spec.environment.id)
         except NetworkMisfit as error:
             path, _, message = str(error).partition(" ")
             raise JobInvalid([FieldError(path.rstrip(":"), spec.network.type, message)]) from None

@@ -48,12 +48,12 @@ def test_an_actor_that_cannot_begin_leaves_the_whole_cause_for_kubernetes(tmp_pa
 
 
 @pytest.mark.parametrize("cause", ["short", "ä" * 5000, "\ud800"])
-def test_last_words_are_utf_8_and_keep_both_ends(tmp_path: Path, cause: str) -> None:
+def test_termination_messages_are_utf_8_and_keep_both_ends(tmp_path: Path, cause: str) -> None:
     place = tmp_path / "termination-log"
-    logs.last_words(cause, place)
+    logs.write_termination_message(cause, place)
     assert not place.exists(), "not on Kubernetes"
     place.touch()
-    logs.last_words(cause, place)
+    logs.write_termination_message(cause, place)
     said = place.read_text()
     assert said[:1] == cause.encode(errors="replace").decode()[:1]
     assert said[-1:] == cause.encode(errors="replace").decode()[-1:]

@@ -35,7 +35,7 @@ class SmaxEngine(Engine):
             name: np.zeros(array.shape, array.dtype) for name, array in self._programs.state.items()
         }
         _, shown = self._programs.begin(self._state["key"][0])
-        self._shown = {name: np.repeat(np.asarray(one)[None], count, axis=0) for name, one in shown.items()}
+        self._shown = {name: np.repeat(np.asarray(leaf)[None], count, axis=0) for name, leaf in shown.items()}
         self.observations = {_CLASS: self._shown["observations"]}
         self.alive = {_CLASS: self._shown["alive"]}
         self.available = {_CLASS: self._shown["available"]}
@@ -90,4 +90,4 @@ class SmaxEngine(Engine):
     def _arrays(self) -> dict[str, np.ndarray]:
         """All arrays that change. Shown ones are saved too: another program would round them differently."""
         groups = {"state": self._state, "shown": self._shown}
-        return {f"{group}/{name}": one for group, kept in groups.items() for name, one in kept.items()}
+        return {f"{group}/{name}": array for group, kept in groups.items() for name, array in kept.items()}

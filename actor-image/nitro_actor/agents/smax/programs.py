@@ -78,7 +78,7 @@ def _trace(map_name: str, copies: int, begin: Path, step: Path) -> None:
     first, next_ = functions(map_name)
     key = jax.ShapeDtypeStruct(_KEY, jnp.int32)
     state, shown = jax.eval_shape(first, key)
-    every = jax.tree.map(lambda one: jax.ShapeDtypeStruct((copies, *one.shape), one.dtype), state)
+    every = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((copies, *leaf.shape), leaf.dtype), state)
     actions = jax.ShapeDtypeStruct((copies, *shown["alive"].shape), jnp.int32)
     begin.parent.mkdir(parents=True, exist_ok=True)
     _write(begin, export.export(jax.jit(first))(key).serialize())

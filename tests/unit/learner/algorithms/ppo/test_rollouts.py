@@ -12,7 +12,7 @@ WEIGHT = np.linspace(-1, 1, 11, dtype=np.float32)
 
 
 def rollouts_of(fragments: list[Fragment]) -> PolicyRollouts:
-    return PolicyRollouts(team(HOPPER.one, algorithm="ippo"), HOPPER.one, [0], fragments)
+    return PolicyRollouts(team(HOPPER.only_class, algorithm="ippo"), HOPPER.only_class, [0], fragments)
 
 
 @pytest.mark.parametrize("ends", [0.0, 0.1])

@@ -284,7 +284,7 @@ def _both(preset: str, settings: dict[str, Any]) -> tuple[Ppo, Ppo]:
     """PPO, and IPPO of one agent that begins with the same parameters."""
     spec = job(preset, **settings).spec
     single = learner_of(spec, HOPPER)
-    one = replace(agent_class(agents=1, size=11, actions=3, continuous=True), action=HOPPER.one.action)
+    one = replace(agent_class(agents=1, size=11, actions=3, continuous=True), action=HOPPER.only_class.action)
     made = replace(
         team(one, algorithm="ippo", preset=preset),
         settings=spec.algorithm.hyperparameters,
