@@ -143,7 +143,7 @@ def chosen(runs: list[PlannedRun], patterns: list[str]) -> list[PlannedRun]:
 
     if not patterns:
         return runs
-    found: dict[str, PlannedRun] = {}
+    selected: dict[str, PlannedRun] = {}
     for pattern in patterns:
         matching = [run for run in runs if fnmatch.fnmatchcase(run.label.removeprefix("runs/"), pattern)]
         if not matching:
@@ -151,8 +151,9 @@ def chosen(runs: list[PlannedRun], patterns: list[str]) -> list[PlannedRun]:
             remedy = f"did you mean {close}?" if close else f"one is {runs[0].label.removeprefix('runs/')}"
             raise CommandError(f"--only {pattern}: matches no run's ENVIRONMENT/VARIANT/seed-SEED; {remedy}")
         for run in matching:
-            found |= {one.label: one for one in (*run.sources, run) if one.label not in found}
-    return list(found.values())
+            for planned in (*run.sources, run):
+                selected.setdefault(planned.label, planned)
+    return list(selected.values())
 
 
 def _report(path: Path, page: Path | None, listed: list[Path], busy: bool) -> int:
@@ -174,11 +175,11 @@ def _report(path: Path, page: Path | None, listed: list[Path], busy: bool) -> in
     from nitro_experiments.writing import experiment_report
 
     prices = []
-    for one in listed:
+    for file in listed:
         try:
-            prices.append(price_list.load(one))
+            prices.append(price_list.load(file))
         except JobInvalid as error:
-            raise refused(f"{one} is not a valid price list:", error) from None
+            raise refused(f"{file} is not a valid price list:", error) from None
     try:
         text = comparison.report(folder, experiment, prices, busy=busy)
         if page is not None:

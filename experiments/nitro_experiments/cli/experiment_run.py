@@ -166,12 +166,12 @@ class _Sitting:
             return INTERRUPTED
         failed = [state for state in runner.states if state.status == "failed"]
         if failed:
-            told = "\n".join(f"{state.run.label}: {state.message}" for state in failed[:3])
+            messages = "\n".join(f"{state.run.label}: {state.message}" for state in failed[:3])
             more = f"\nand {len(failed) - 3} more" if len(failed) > 3 else ""
             report = f"nitro experiment report {shlex.quote(str(self._folder.path))}"
             rest = f"The same command tries them again. Without them: {report}"
             raise CommandError(
-                f"{len(failed)} of {len(runner.states)} runs failed.\n{told}{more}\n{rest}", FAILED
+                f"{len(failed)} of {len(runner.states)} runs failed.\n{messages}{more}\n{rest}", FAILED
             )
         return DONE
 
@@ -180,10 +180,10 @@ class _Sitting:
             return
         shows = f": {experiment.figure}" if experiment.figure else ""
         takes = f", about {experiment.core_hours:g} core-hours in all" if experiment.core_hours else ""
-        where = f"\n{self._jobs_told(experiment)}" if self._jobs else ""
+        where = f"\n{self._jobs_line(experiment)}" if self._jobs else ""
         print(f"{experiment.name}{shows}\n{count}{takes}\nfolder: {self._folder.path}{where}", flush=True)
 
-    def _jobs_told(self, experiment: Experiment) -> str:
+    def _jobs_line(self, experiment: Experiment) -> str:
         from nitro_experiments.running.on_cluster.manifests import LABEL
 
         assert self._jobs is not None

@@ -32,8 +32,8 @@ def mistakes(by_steps: Mapping[str, BySteps], variants: Mapping[str, Any]) -> It
         path = f"bySteps.{name}"
         if name not in variants:
             yield FieldError(path, given, f"is not a variant; there are {', '.join(variants)}")
-        whole = all(type(number) is int for number in (*given, *given.values()))
-        if not whole or min(given, default=0) < 0 or not all(1 <= n <= MAX_ACTORS for n in given.values()):
+        integers = all(type(number) is int for number in (*given, *given.values()))
+        if not integers or min(given, default=0) < 0 or not all(1 <= n <= MAX_ACTORS for n in given.values()):
             message = f"must have integers: steps, and after each the actors, from 1 to {MAX_ACTORS}"
             yield FieldError(path, given, f"{message}; write it as {{0: 4, 204800: 8}}")
         elif 0 not in given:

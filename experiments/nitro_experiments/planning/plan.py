@@ -79,8 +79,8 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
                 jobs[environment, variant] = resolve(_job(experiment, environment, variant, overrides))
             except JobInvalid as error:
                 for item in error.errors:
-                    told = FieldError(f"variants.{variant}: {item.path}", item.value, item.message)
-                    mistakes[str(told)] = told
+                    mistake = FieldError(f"variants.{variant}: {item.path}", item.value, item.message)
+                    mistakes[str(mistake)] = mistake
     if mistakes:
         raise JobInvalid(list(mistakes.values()))
     runs: list[PlannedRun] = []
@@ -96,7 +96,7 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
     for name, variant in experiment.replayed.items():
         replayed = [run for run in runs if run.variant == variant]
         for run in replayed:
-            sources = tuple(one for one in replayed if one.environment == run.environment)
+            sources = tuple(source for source in replayed if source.environment == run.environment)
             runs.append(_control(run, name, "replayed", sources))
     return runs
 

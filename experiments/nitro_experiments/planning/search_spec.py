@@ -69,7 +69,7 @@ def is_integer(path: str, parameter: Parameter) -> bool:
     if kind is not None:
         return bool(kind == "integer")
     numbers = (parameter.low, parameter.high, parameter.step)
-    return all(one is None or isinstance(one, int) for one in numbers)
+    return all(number is None or isinstance(number, int) for number in numbers)
 
 
 def mistakes(search: Search, seeds: list[int]) -> Iterator[FieldError]:
@@ -98,7 +98,7 @@ def _of_parameter(where: str, path: str, parameter: Parameter) -> Iterator[Field
     if parameter.choices is not None:
         if low is not None or high is not None or step is not None or parameter.log:
             yield FieldError(where, given, "has choices and a range; remove one of them")
-        different = {json.dumps(as_stored(one), sort_keys=True) for one in parameter.choices}  # 1 is 1.0
+        different = {json.dumps(as_stored(value), sort_keys=True) for value in parameter.choices}  # 1 is 1.0
         if len(different) < len(parameter.choices):
             yield FieldError(f"{where}.choices", parameter.choices, "holds a value twice; remove one")
         return

@@ -158,7 +158,7 @@ class Experiment(Model):
     @property
     def scores(self) -> list[Score]:
         """All scores, the experiment's own first."""
-        return [self.score, *(one for one in get_args(Score) if one != self.score)]
+        return [self.score, *(score for score in get_args(Score) if score != self.score)]
 
     def target_in(self, environment: str) -> float | None:
         """The target in an environment."""
@@ -188,10 +188,10 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     job = data.get("job")
     if isinstance(job, str):
         try:
-            data["job"], found = yamlfile.read(path.parent / job)
+            data["job"], job_mistakes = yamlfile.read(path.parent / job)
         except JobInvalid as error:
             raise JobInvalid([FieldError("job", job, f"cannot be used: {error}")]) from None
-        mistakes += [FieldError(f"job.{item.path}", item.value, item.message) for item in found]
+        mistakes += [FieldError(f"job.{item.path}", item.value, item.message) for item in job_mistakes]
     data = as_stored(data)
     try:
         experiment = Experiment.model_validate(data, by_alias=True, by_name=False)
@@ -205,7 +205,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
 
 def _rules(experiment: Experiment) -> list[FieldError]:
     """Mistakes that concern several fields together."""
-    found: list[FieldError] = []
+    mistakes: list[FieldError] = []
     named = {"name": experiment.name} | {f"variants.{name}": name for name in experiment.variants}
     controls = [
         (f"{section}.{name}", name, source)
@@ -216,73 +216,75 @@ def _rules(experiment: Experiment) -> list[FieldError]:
     for path, name in named.items():
         if not _NAME.fullmatch(name):
             message = "must be named by at most 63 lower-case letters, digits, dots and hyphens; rename it"
-            found.append(FieldError(path, name, message))
+            mistakes.append(FieldError(path, name, message))
     if not experiment.variants and not experiment.search and not experiment.commands:
-        found.append(FieldError("variants", ABSENT, "is required where there are no commands; add it"))
+        mistakes.append(FieldError("variants", ABSENT, "is required where there are no commands; add it"))
     if experiment.search:
-        found += search_spec.mistakes(experiment.search, experiment.seeds)
-        found += _beside_a_search(experiment)
+        mistakes += search_spec.mistakes(experiment.search, experiment.seeds)
+        mistakes += _beside_a_search(experiment)
     if experiment.variants or experiment.search:
         what = "is a search" if experiment.search else "are variants"
-        found += [
+        mistakes += [
             FieldError(name, ABSENT, f"is required where there {what}; add it")
             for name in ("job", "seeds", "budget")
             if not getattr(experiment, name)
         ]
         if experiment.job is not None and not isinstance(experiment.job, dict):
-            found.append(FieldError("job", experiment.job, "must be the path of a job file, or a job"))
+            mistakes.append(FieldError("job", experiment.job, "must be the path of a job file, or a job"))
     for path, name, source in controls:
-        found += _among(path, source, experiment.variants, "a variant")
+        mistakes += _among(path, source, experiment.variants, "a variant")
         if experiment.compared.count(name) > 1:
             message = "is the name of a variant or of another control as well; choose another"
-            found.append(FieldError(path, source, message))
+            mistakes.append(FieldError(path, source, message))
     if controls and experiment.budget and (experiment.budget.rounds or 0) > MOST_ROUNDS:
         message = f"must be at most {MOST_ROUNDS}, the rounds of a control's schedule; lower it"
-        found.append(FieldError("budget.rounds", experiment.budget.rounds, message))
+        mistakes.append(FieldError("budget.rounds", experiment.budget.rounds, message))
     if experiment.budget and len(experiment.budget.to_dict()) != 1:
         message = "must have exactly one of rounds, actorRounds, envSteps and dollars"
-        found.append(FieldError("budget", experiment.budget.to_dict(), message))
+        mistakes.append(FieldError("budget", experiment.budget.to_dict(), message))
     lists: tuple[tuple[str, str, list[Any]], ...] = (
         ("seeds", "a seed", experiment.seeds),
         ("environments", "an environment", experiment.environments),
     )
-    for path, one, each in lists:
-        if len(set(each)) < len(each):
-            found.append(FieldError(path, each, f"holds {one} twice; remove one"))
-    found += target.mistakes(experiment.target, experiment.environments)
-    found += by_steps.mistakes(experiment.by_steps, experiment.variants)
+    for path, entry, values in lists:
+        if len(set(values)) < len(values):
+            mistakes.append(FieldError(path, values, f"holds {entry} twice; remove one"))
+    mistakes += target.mistakes(experiment.target, experiment.environments)
+    mistakes += by_steps.mistakes(experiment.by_steps, experiment.variants)
     for index, name in enumerate(experiment.against):
-        found += _among(f"against[{index}]", name, experiment.compared, "a variant")
+        mistakes += _among(f"against[{index}]", name, experiment.compared, "a variant")
     for question, pair in experiment.questions.items():
         if len(pair) != 2:
             message = "must be two variants: the one that is asked about, and what it is compared with"
-            found.append(FieldError(f"questions.{question}", pair, message))
+            mistakes.append(FieldError(f"questions.{question}", pair, message))
         for index, name in enumerate(pair):
-            found += _among(f"questions.{question}[{index}]", name, experiment.compared, "a variant")
+            mistakes += _among(f"questions.{question}[{index}]", name, experiment.compared, "a variant")
     for index, name in enumerate(experiment.figures):
-        found += _among(f"figures[{index}]", name, COLUMNS, "a column of metrics.csv")
+        mistakes += _among(f"figures[{index}]", name, COLUMNS, "a column of metrics.csv")
     for index, command in enumerate(experiment.commands):
         try:
             words = shlex.split(command)
         except ValueError as error:
-            found.append(FieldError(f"commands[{index}]", command, f"cannot be read ({error}); correct it"))
+            mistakes.append(
+                FieldError(f"commands[{index}]", command, f"cannot be read ({error}); correct it")
+            )
             continue
         if words[:1] not in (["nitro"], ["python"]):
-            found.append(FieldError(f"commands[{index}]", command, "must begin with nitro or python"))
-    return found
+            mistakes.append(FieldError(f"commands[{index}]", command, "must begin with nitro or python"))
+    return mistakes
 
 
 def _beside_a_search(experiment: Experiment) -> list[FieldError]:
     """What an experiment with a search cannot have."""
-    found = [
+    mistakes = [
         FieldError(name, ABSENT, "cannot stand beside search, which compares the best trial; remove it")
         for name in ("variants", "permuted", "replayed", "against", "questions")
         if getattr(experiment, name)
     ]
     if len(experiment.environments) > 1:
         message = "has more than one entry, and a search is for one environment; leave one"
-        found.append(FieldError("environments", experiment.environments, message))
-    return found
+        mistakes.append(FieldError("environments", experiment.environments, message))
+    return mistakes
 
 
 def _among(path: str, name: str, known: Any, what: str) -> list[FieldError]:

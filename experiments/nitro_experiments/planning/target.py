@@ -18,18 +18,18 @@ from nitro_api.spec.free_json import MISTAKES
 def _checked(value: Any) -> Any:
     """Refuse what is no target, with the place of each mistake: pydantic would report each mistake once for
     numbers and once for mappings."""
-    found: list[tuple[tuple[Any, ...], str]]
+    errors: list[tuple[tuple[Any, ...], str]]
     if isinstance(value, dict):
-        found = [
+        errors = [
             ((name,), "must be a number, by the id of an environment")
             for name, number in value.items()
             if not (isinstance(name, str) and _is_number(number))
         ]
     else:
         message = "must be a number, or a mapping from environments to numbers"
-        found = [] if _is_number(value) else [((), message)]
-    if found:
-        raise PydanticCustomError(MISTAKES, "{text}", {"text": found[0][1], "found": found})
+        errors = [] if _is_number(value) else [((), message)]
+    if errors:
+        raise PydanticCustomError(MISTAKES, "{text}", {"text": errors[0][1], "found": errors})
     return value
 
 

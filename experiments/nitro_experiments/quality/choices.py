@@ -53,7 +53,7 @@ def choices(measured: Mapping[str, Floats], gained: Floats) -> dict[str, ChosenR
     others = gained.sum(axis=1, keepdims=True) - gained
     oracle = [gained[_lowest(-others[:, seed], count), seed].sum() for seed in seeds]
     hindsight = gained[_lowest(-gained.sum(axis=1), count)].sum(axis=0)
-    found = {
+    by_choice = {
         "oracle": ChosenRounds(_without_limits(oracle)),
         "oracle in hindsight": ChosenRounds(_without_limits(hindsight)),
     }
@@ -62,8 +62,8 @@ def choices(measured: Mapping[str, Floats], gained: Floats) -> dict[str, ChosenR
             values = measured[name]
             once = [gained[_lowest(column, count)].sum(axis=0) for column in values.T]
             averaged = gained[_lowest(values.mean(axis=1), count)].sum(axis=0)
-            found[name] = ChosenRounds(few_seeds.mean(averaged), few_seeds.mean(np.mean(once, axis=0)))
-    return found | {"chance": ChosenRounds(few_seeds.mean(count * gained.mean(axis=0)))}
+            by_choice[name] = ChosenRounds(few_seeds.mean(averaged), few_seeds.mean(np.mean(once, axis=0)))
+    return by_choice | {"chance": ChosenRounds(few_seeds.mean(count * gained.mean(axis=0)))}
 
 
 def _without_limits(sums: Sequence[float] | Floats) -> Interval:

@@ -80,16 +80,16 @@ def measure(runs: Sequence[tuple[RunDir, ResolvedJob]], plan: Plan) -> dict[str,
         TrainingFailed: branches failed.
     """
     table = {
-        name: {"foresight": found.value, "low": found.low, "high": found.high}
-        for name, found in over_runs([foretold(read(folder, job)) for folder, job in runs]).items()
+        name: {"foresight": interval.value, "low": interval.low, "high": interval.high}
+        for name, interval in over_runs([foretold(read(folder, job)) for folder, job in runs]).items()
     }
-    told = _look_again(*runs[0], table, plan) if len(runs) == 1 else {}
+    remeasured = _look_again(*runs[0], table, plan) if len(runs) == 1 else {}
     if not table:
         raise RunDirError(
             "no statistic of these runs can be correlated with the next round's improvement. Give runs of at "
             "least 5 rounds, in which the return does not always change alike."
         )
-    return {"runs": len(runs), "statistics": {name: finite(row) for name, row in table.items()}, **told}
+    return {"runs": len(runs), "statistics": {name: finite(row) for name, row in table.items()}, **remeasured}
 
 
 def _look_again(
@@ -123,28 +123,28 @@ def _look_again(
         )
         if gained_by is not None:
             table[name]["foretellsGain"] = spearman(values.mean(axis=1), gained_by.sooner.mean(axis=1))
-    told: dict[str, Any] = {"rounds": rounds, "repeats": plan.repeats}
+    result: dict[str, Any] = {"rounds": rounds, "repeats": plan.repeats}
     if gained_by is not None:
-        told["gain"] = {
+        result["gain"] = {
             "factor": plan.factor,
             "seeds": plan.gain,
             "ahead": plan.ahead,
             "splitHalf": split_half(gained_by.sooner),
         }
         for name, gained in (("sooner", gained_by.sooner), ("later", gained_by.later)):
-            over_seeds = _told(few_seeds.mean(gained.mean(axis=0)))
-            told["gain"][name] = {**over_seeds, "byRound": gained.mean(axis=1).tolist()}
-        told["gain"]["boosted"] = boosted(gained_by.sooner)
-        told["gain"]["choices"] = {
-            name: {"gained": _told(one.gained), "once": one.once and _told(one.once)}
-            for name, one in choices(measured, gained_by.sooner).items()
+            over_seeds = _limits(few_seeds.mean(gained.mean(axis=0)))
+            result["gain"][name] = {**over_seeds, "byRound": gained.mean(axis=1).tolist()}
+        result["gain"]["boosted"] = boosted(gained_by.sooner)
+        result["gain"]["choices"] = {
+            name: {"gained": _limits(chosen.gained), "once": chosen.once and _limits(chosen.once)}
+            for name, chosen in choices(measured, gained_by.sooner).items()
         }
-        told["gain"] = finite(told["gain"])
-    return told
+        result["gain"] = finite(result["gain"])
+    return result
 
 
-def _told(found: Interval) -> dict[str, float | None]:
-    return finite({"mean": found.value, "low": found.low, "high": found.high})
+def _limits(interval: Interval) -> dict[str, float | None]:
+    return finite({"mean": interval.value, "low": interval.low, "high": interval.high})
 
 
 def _rounds(folder: RunDir, count: int) -> list[int]:
@@ -217,8 +217,8 @@ def markdown(result: dict[str, Any], job: ResolvedJob) -> str:
 def _choices(result: dict[str, Any]) -> list[list[str]]:
     """The table of the choices, with its heading first."""
     rows = [
-        [name, _interval(one["once"]), _interval(one["gained"])]
-        for name, one in result["gain"]["choices"].items()
+        [name, _interval(choice["once"]), _interval(choice["gained"])]
+        for name, choice in result["gain"]["choices"].items()
     ]
     return [["rounds chosen by", "measured once", f"mean of {result['repeats']}"], *rows]
 
@@ -230,16 +230,16 @@ def _chosen(result: dict[str, Any]) -> str:
     )
 
 
-def _interval(found: dict[str, float | None] | None) -> str:
-    if found is None:
+def _interval(interval: dict[str, float | None] | None) -> str:
+    if interval is None:
         return "-"
-    limits = "" if found["low"] is None else f" [{found['low']:+.1f}, {found['high']:+.1f}]"
-    return f"{found['mean']:+.1f}{limits}"
+    limits = "" if interval["low"] is None else f" [{interval['low']:+.1f}, {interval['high']:+.1f}]"
+    return f"{interval['mean']:+.1f}{limits}"
 
 
 def _gain(gain: dict[str, Any]) -> str:
     sooner, later = (_interval(gain[kind]) for kind in ("sooner", "later"))
-    by_round = ", ".join(f"{one:+.1f}" for one in gain["sooner"]["byRound"])
+    by_round = ", ".join(f"{value:+.1f}" for value in gain["sooner"]["byRound"])
     return (
         f"What {gain['factor']} times the actors in one round gained, {gain['ahead']} rounds later: "
         f"{sooner} on average over {gain['seeds']} seeds (by round {by_round}; split-half correlation over "

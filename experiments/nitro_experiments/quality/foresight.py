@@ -28,21 +28,21 @@ def improvements(run: FinishedRun) -> Floats:
 
 def foretold(run: FinishedRun) -> dict[str, float]:
     """Spearman's correlation of each statistic of round k with the improvement of round k + 1, in one run."""
-    found = {}
+    correlations = {}
     gains = improvements(run)[1:]
     for name in STATISTICS:
         if name in run.columns:
             column = run.columns[name][: len(gains)]
             known = np.isfinite(column) & np.isfinite(gains)
-            found[name] = spearman(column[known], gains[known])
-    return found
+            correlations[name] = spearman(column[known], gains[known])
+    return correlations
 
 
 def over_runs(runs: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
     """The mean of each statistic's correlation over runs that have it."""
-    found = {}
+    means = {}
     for name in STATISTICS:
         known = np.array([run[name] for run in runs if np.isfinite(run.get(name, np.nan))])
         if len(known):
-            found[name] = few_seeds.mean(known)
-    return found
+            means[name] = few_seeds.mean(known)
+    return means

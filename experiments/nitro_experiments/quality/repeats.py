@@ -60,12 +60,12 @@ async def repeat(
     for round in rounds:
         async with opened(folder, job, round) as probe:
             before = copy.deepcopy(probe.policies.state_dict())
-            found: list[Mapping[str, float | None]] = []
+            by_repeat: list[Mapping[str, float | None]] = []
             for fragments in await probe.samples(actors, repeats):
                 probe.policies.load_state_dict(before)
                 update = await probe.update(fragments)
-                found.append(await probe.compute.measure(measure, update, round))
-            measured.append(found)
+                by_repeat.append(await probe.compute.measure(measure, update, round))
+            measured.append(by_repeat)
         progress(round)
     return _tables(measured)
 
@@ -73,8 +73,8 @@ async def repeat(
 def _tables(measured: Sequence[Sequence[Mapping[str, float | None]]]) -> dict[str, Floats]:
     tables = {}
     for name in STATISTICS:
-        found = [[one.get(name) for one in repeats] for repeats in measured]
-        table = np.array([[math.nan if x is None else x for x in repeats] for repeats in found])
+        rows = [[statistics.get(name) for statistics in repeats] for repeats in measured]
+        table = np.array([[math.nan if x is None else x for x in repeats] for repeats in rows])
         if np.isfinite(table).all():
             tables[name] = compared(name, table)
     return tables
@@ -88,5 +88,5 @@ def compared(name: str, values: Floats) -> Floats:
     """
     if name not in _LOGARITHMIC or not ((values > 0).all() or (values < 0).all()):
         return values
-    found: Floats = np.sign(values) * np.log(np.abs(values))
-    return found
+    logarithms: Floats = np.sign(values) * np.log(np.abs(values))
+    return logarithms

@@ -64,10 +64,10 @@ class Curve:
     def values(self, x: Floats) -> Floats:
         """y at each x, all of them where the curve reaches."""
         if self.steps:
-            found: Floats = self.y[np.searchsorted(self.x, x).clip(max=len(self.x) - 1)]
+            y: Floats = self.y[np.searchsorted(self.x, x).clip(max=len(self.x) - 1)]
         else:
-            found = np.interp(x, self.x, self.y)
-        return found
+            y = np.interp(x, self.x, self.y)
+        return y
 
     def at(self, x: float) -> float:
         """y at x; NaN where the curve does not reach."""
@@ -140,7 +140,7 @@ class FinishedRun:
 
     def spent(self, unit: str, other: str) -> Curve:
         """What was spent in the unit `other`, over what was spent in `unit`. The curve begins at (0, 0)."""
-        x, y = (np.append(0.0, self.columns[SPENT[each]]) for each in (unit, other))
+        x, y = (np.append(0.0, self.columns[SPENT[name]]) for name in (unit, other))
         return self._to_the_end(Curve(x, y), unit, dollars=other == "dollars")
 
     def _to_the_end(self, curve: Curve, unit: str, *, dollars: bool = False) -> Curve:

@@ -70,22 +70,24 @@ class ExperimentDir:
             RunDirError: the folder holds something else.
         """
         # The seeds are written first: a kill may have left them alone.
-        others = [one for one in self.path.glob("*") if not one.name.startswith(".") and one != self.seeds]
+        others = [
+            path for path in self.path.glob("*") if not path.name.startswith(".") and path != self.seeds
+        ]
         if others and not self.spec.exists():
             raise RunDirError(f"{self.path} holds something that is no experiment. Choose another --dir.")
         name = self._name()
         if name not in (None, experiment.name):
             raise RunDirError(f"{self.path} holds the experiment {name}. Choose another --dir.")
-        told = self.seeds_told()
+        history = self.seed_history()
         self.path.mkdir(parents=True, exist_ok=True)
-        if not told or told[-1]["seeds"] != experiment.seeds:
+        if not history or history[-1]["seeds"] != experiment.seeds:
             ended = sum(
                 bool(RunDir(summary.parent).read_summary().get("finished"))
                 for summary in self.path.glob("runs/*/*/*/summary.json")
                 if not summary.parent.name.startswith(".")  # hidden: half copied
             )
-            told = [*(told if ended else []), {"seeds": experiment.seeds, "ended": ended}]
-            write_text(self.seeds, json.dumps(told, indent=2) + "\n")
+            history = [*(history if ended else []), {"seeds": experiment.seeds, "ended": ended}]
+            write_text(self.seeds, json.dumps(history, indent=2) + "\n")
         write_text(self.spec, experiment.to_yaml())
 
     def identity(self) -> str:
@@ -113,7 +115,7 @@ class ExperimentDir:
         """
         return _entries(self.machine)
 
-    def seeds_told(self) -> list[dict[str, Any]]:
+    def seed_history(self) -> list[dict[str, Any]]:
         """The seeds that the experiment's file had before any run had ended, and each time that they changed
         later.
 
@@ -127,10 +129,10 @@ class ExperimentDir:
     def _name(self) -> str | None:
         """Name of the experiment in the folder; None where there is none, or its file cannot be read."""
         try:
-            found = yaml.safe_load(self.spec.read_text(encoding="utf-8"))
+            content = yaml.safe_load(self.spec.read_text(encoding="utf-8"))
         except (FileNotFoundError, UnicodeDecodeError, yaml.YAMLError):
-            found = None
-        return found.get("name") if isinstance(found, dict) else None
+            content = None
+        return content.get("name") if isinstance(content, dict) else None
 
     def finished(self, run: PlannedRun) -> bool:
         """Whether the run has reached its budget.
@@ -209,10 +211,10 @@ def _entries(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     try:
-        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        entries: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise RunDirError(f"{path} is damaged: {error}. Remove it.") from None
-    return found
+    return entries
 
 
 def machine() -> dict[str, Any]:

@@ -97,7 +97,9 @@ class PriceList(Model):
         """The entry of a resolved job's algorithm and preset. None as well if the job has other epochs,
         minibatches or layers than the preset, or a recurrent layer: its updates take another time."""
         wanted = job.spec.algorithm.name, job.spec.algorithm.preset
-        entry = next((one for one in self.seconds if (one.algorithm, one.preset) == wanted), None)
+        entry = next(
+            (seconds for seconds in self.seconds if (seconds.algorithm, seconds.preset) == wanted), None
+        )
         if entry is None or job.spec.network.recurrent is not None:
             return None
         usual = preset_values(entry.preset, algorithm=entry.algorithm)
@@ -126,17 +128,17 @@ def load(path: Path) -> PriceList:
         message = "must be a mapping with name, learner, source and pricing; see experiments/prices/"
         raise JobInvalid([*mistakes, FieldError("", data, message)])
     try:
-        found = PriceList.model_validate(data, by_alias=True, by_name=False)
+        price_list = PriceList.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
         raise JobInvalid([*mistakes, *(item for _, item in located_errors(error, data, _SCHEMA))]) from None
-    for index, one in enumerate(found.seconds):
-        sizes, place = one.transitions, f"seconds[{index}]"
+    for index, seconds in enumerate(price_list.seconds):
+        sizes, place = seconds.transitions, f"seconds[{index}]"
         if sorted(set(sizes)) != sizes:
             mistakes.append(FieldError(f"{place}.transitions", sizes, "must ascend; sort them"))
-        for name, values in (("update", one.update), ("detector", one.detector)):
+        for name, values in (("update", seconds.update), ("detector", seconds.detector)):
             if len(values) != len(sizes):
                 message = f"must have one number for each of the {len(sizes)} transitions"
                 mistakes.append(FieldError(f"{place}.{name}", values, message))
     if mistakes:
         raise JobInvalid(mistakes)
-    return found
+    return price_list

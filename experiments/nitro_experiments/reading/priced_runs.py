@@ -36,10 +36,10 @@ def priced(run: FinishedRun, folder: RunDir, job: ResolvedJob, prices: PriceList
         update, detector = (np.nan_to_num(columns[f"seconds_{stage}"]) for stage in ("update", "detect"))
     if prices.actor_seconds:
         length = job.spec.environment.rollout_length
-        each = prices.actor_seconds.invocation + length * prices.actor_seconds.step
+        per_actor = prices.actor_seconds.invocation + length * prices.actor_seconds.step
         counts = (transitions / length).astype(int).tolist()
-        worked = np.full(len(counts), each)
-        invocations = [(count, count * each) for count in counts]
+        worked = np.full(len(counts), per_actor)
+        invocations = [(count, count * per_actor) for count in counts]
     else:
         worked = np.nan_to_num(columns["seconds_actor"])
         invocations = _invocations(folder, columns["round"])

@@ -28,13 +28,13 @@ class Readings:
     Attributes:
         runs: all that were planned.
         priced: price lists, each with the same runs and what they would have cost by it.
-        machines, seeds_told: see `ExperimentDir`.
+        machines, seed_history: see `ExperimentDir`.
     """
 
     runs: list[Reading]
     priced: list[tuple[PriceList, list[Reading]]]
     machines: list[dict[str, Any]]
-    seeds_told: list[dict[str, Any]]
+    seed_history: list[dict[str, Any]]
 
 
 def read_all(folder: ExperimentDir, planned: Sequence[PlannedRun], prices: Sequence[PriceList]) -> Readings:
@@ -43,11 +43,11 @@ def read_all(folder: ExperimentDir, planned: Sequence[PlannedRun], prices: Seque
     Raises:
         RunDirError: a folder holds a run of another job, or a file is damaged.
     """
-    runs = [Reading(one, read(folder.run(one), one.job) if folder.finished(one) else None) for one in planned]
+    runs = [Reading(run, read(folder.run(run), run.job) if folder.finished(run) else None) for run in planned]
 
     def by(prices: PriceList, reading: Reading) -> Reading:
-        one, run = reading.planned, reading.run
-        return Reading(one, run and priced(run, folder.run(one), one.job, prices))
+        of, run = reading.planned, reading.run
+        return Reading(of, run and priced(run, folder.run(of), of.job, prices))
 
-    by_list = [(one, [by(one, reading) for reading in runs]) for one in prices]
-    return Readings(runs, by_list, folder.machines(), folder.seeds_told())
+    by_list = [(price_list, [by(price_list, reading) for reading in runs]) for price_list in prices]
+    return Readings(runs, by_list, folder.machines(), folder.seed_history())

@@ -122,8 +122,8 @@ class _ForkServer:
             while self._ended.recv(64):
                 pass
         for client, process in list(self._clients.items()):
-            found, status = os.waitpid(process, os.WNOHANG)
-            if found:
+            pid, status = os.waitpid(process, os.WNOHANG)
+            if pid:
                 del self._clients[client]
                 with contextlib.suppress(KeyError):
                     self._selector.unregister(client)

@@ -51,7 +51,7 @@ class LocalRuns:
         await self._group.close()
 
     async def train(self, run: PlannedRun, advanced: Callable[[], None], *stops: asyncio.Event) -> Ending:
-        def heard(line: str) -> None:
+        def on_line(line: str) -> None:
             event: Any = None
             with contextlib.suppress(ValueError):
                 event = json.loads(line)
@@ -61,14 +61,14 @@ class LocalRuns:
         folder = self._folder.run(run)
         self._folder.add_machine(machine())
         command = await self._command("train", "--resume", str(folder.path), "--json")
-        child = await self._group.spawn(run.label, command, _VARIABLES, heard)
+        child = await self._group.spawn(run.label, command, _VARIABLES, on_line)
         code = await _end(child, stops)
         if code == 0:
             return Ending("done")
         if code in _STOPPED and any(stop.is_set() for stop in stops):
             return Ending("stopped")
         again = f"nitro train --resume {shlex.quote(str(folder.path))}"
-        message = f"exit code {code}{child.last_words()}\n  alone: {again}"
+        message = f"exit code {code}{child.last_output()}\n  alone: {again}"
         return Ending("failed", message, again=code == _RESUMABLE)
 
     async def _command(self, *words: str) -> list[str]:
@@ -87,13 +87,13 @@ class LocalRuns:
     async def _start_forking(self) -> None:
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def heard(line: str) -> None:
+        def on_line(line: str) -> None:
             if line == "ready" and not ready.done():
                 ready.set_result(None)
 
         self._forks = self._group.directory / f"forks-{secrets.token_hex(4)}"
         command = [sys.executable, "-m", "nitro_experiments.running.forks", str(self._forks)]
-        self._forking = await self._group.spawn("the process that starts runs", command, _VARIABLES, heard)
+        self._forking = await self._group.spawn("the process that starts runs", command, _VARIABLES, on_line)
         await self._forking.until(ready, _START_SECONDS)
 
     def columns(self, run: PlannedRun) -> Columns | None:

@@ -52,7 +52,7 @@ class ProgressLines(Watcher):
     def changed(self, state: RunState) -> None:
         if state.status in ("waiting", "running"):
             return
-        ended = sum(one.status in ("done", "failed") for one in self._states)
+        ended = sum(other.status in ("done", "failed") for other in self._states)
         score = "-" if state.score is None else f"{state.score:.1f}"
         print(
             f"{ended:>4}/{len(self._states)}  {_name(state):<36} {state.status:<8}"

@@ -56,9 +56,9 @@ def report(
         return experiment_report.write(folder, experiment, prices, busy=busy)
     study = open_study(folder, experiment)
     searched = search_report.write(folder, experiment, study)
-    found = compared(experiment, study)
-    opening = "" if found else search_report.opening(study)
+    comparison = compared(experiment, study)
+    opening = "" if comparison else search_report.opening(study)
     nothing = experiment.model_copy(update={"search": None, "seeds": []})
     return experiment_report.write(
-        folder, found or nothing, prices, opening=opening, searched=searched, busy=busy
+        folder, comparison or nothing, prices, opening=opening, searched=searched, busy=busy
     )

@@ -44,4 +44,4 @@ def spent(runs: Sequence[Columns]) -> dict[str, float]:
     named = {"rounds": SPENT["rounds"], "dollars": SPENT["dollars"], "seconds": "wall_seconds"}
     if not runs:
         return {}
-    return {name: sum(float(one[column][-1]) for one in runs) for name, column in named.items()}
+    return {name: sum(float(run[column][-1]) for run in runs) for name, column in named.items()}

@@ -79,7 +79,7 @@ def _field(axis: Axes, trials: Sequence[Trial], field: str, parameter: Parameter
 
         axis.set_xscale("log")
         axis.xaxis.set_minor_formatter(NullFormatter())  # its labels would lie upon each other
-    labels: list[str] = [str(one) for one in parameter.choices or ()]
+    labels: list[str] = [str(choice) for choice in parameter.choices or ()]
     if labels:
         axis.set_xticks(range(len(labels)), labels, fontsize=8)
         axis.set_xlim(-0.5, len(labels) - 0.5)

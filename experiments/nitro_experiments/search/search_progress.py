@@ -45,10 +45,12 @@ class SearchProgress:
             return
         score = trial.score if trial.score is not None else trial.reached and trial.reached[1]
         shown = "-" if score is None else cells.number(score)
-        told = f"best {cells.number(best.score or 0.0)} of trial {best.number}" if best else "no score yet"
+        best_text = (
+            f"best {cells.number(best.score or 0.0)} of trial {best.number}" if best else "no score yet"
+        )
         print(
             f"{ended:>4}/{self._total}  trial {trial.number:<4} {trial.state:<9}"
-            f"{trial.spent.get('rounds', 0):>4.0f} rounds  score {shown:>8}  {told}  left {clock(left)}",
+            f"{trial.spent.get('rounds', 0):>4.0f} rounds  score {shown:>8}  {best_text}  left {clock(left)}",
             flush=True,
         )
 

@@ -36,12 +36,12 @@ def _text(
     assert budget is not None
     yield "## The search\n"
     count = Counter(trial.state for trial in trials)
-    told = ", ".join(f"{count[state]} {state}" for state in ("complete", "pruned", "failed"))
+    counts = ", ".join(f"{count[state]} {state}" for state in ("complete", "pruned", "failed"))
     seconds, dollars = (
         sum(trial.spent.get(name, 0.0) for trial in trials) for name in ("seconds", "dollars")
     )
     yield (
-        f"{len(trials)} of {search.trials} trials have ended ({told}). "
+        f"{len(trials)} of {search.trials} trials have ended ({counts}). "
         f"They took {seconds / 3600:.2f} core-hours and ${dollars:.4f}. "
         f"{_runs(search.seeds)} Optuna's TPE sampler proposes the settings, at random until "
         f"{STARTUP_TRIALS} trials have ended (complete or pruned)."

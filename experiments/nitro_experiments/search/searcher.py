@@ -170,7 +170,7 @@ class Searcher:
             SearchFailed: it has another cause. The search ends, and the trial stays as it is.
         """
         trained = any(self._place.columns(run) for run in runs) or any(
-            one.spent for one in self._study.trials()
+            trial.spent for trial in self._study.trials()
         )
         if again or not trained:
             raise SearchFailed(message)
@@ -186,5 +186,5 @@ class Searcher:
     ) -> None:
         spent = scores.spent([columns for run in runs if (columns := self._place.columns(run))])
         self._study.end(trial, state, score=score, spent=spent, message=message)
-        (told,) = (one for one in self._study.trials() if one.number == trial.number)
-        self.ended(told)
+        (recorded,) = (candidate for candidate in self._study.trials() if candidate.number == trial.number)
+        self.ended(recorded)

@@ -79,10 +79,10 @@ class SearchStudy:
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._search = search
-        self._space = {name: _distribution(name, one) for name, one in search.space.items()}
+        self._space = {name: _distribution(name, parameter) for name, parameter in search.space.items()}
         self._choices = {
-            name: {_category(value): value for value in one.choices or ()}
-            for name, one in search.space.items()
+            name: {_category(value): value for value in parameter.choices or ()}
+            for name, parameter in search.space.items()
         }
         try:
             self._storage = optuna.storages.RDBStorage(
@@ -119,7 +119,7 @@ class SearchStudy:
     def trials(self) -> list[Trial]:
         """All trials in the order of their numbers, without those that were interrupted while they were
         drawn."""
-        return [self._trial(one) for one in self._drawn() if one.params]  # a trial that waits has none
+        return [self._trial(trial) for trial in self._drawn() if trial.params]  # a trial that waits has none
 
     def best(self) -> Trial | None:
         """The complete trial with the highest score, the earliest of several; None before there is one."""
@@ -185,9 +185,11 @@ class SearchStudy:
         interrupted while it was drawn is left out: its settings are incomplete."""
         from optuna.trial import TrialState
 
-        found = self._study.get_trials(deepcopy=False)
+        trials = self._study.get_trials(deepcopy=False)
         return [
-            one for one in found if one.state is TrialState.WAITING or one.params.keys() == self._space.keys()
+            trial
+            for trial in trials
+            if trial.state is TrialState.WAITING or trial.params.keys() == self._space.keys()
         ]
 
     def _key(self, trial: Trial) -> int:

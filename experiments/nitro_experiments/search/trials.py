@@ -49,10 +49,10 @@ def check(experiment: Experiment) -> None:
         plan(experiment.comparing(DEFAULT, {}))
     except JobInvalid as error:
         of_job = {item.path.partition(": ")[2]: item for item in error.errors}
-        found = [FieldError(f"job: {path}", item.value, item.message) for path, item in of_job.items()]
+        job_mistakes = [FieldError(f"job: {path}", item.value, item.message) for path, item in of_job.items()]
     else:
-        of_job, found = {}, []
-    told = {str(item): item for item in found}
+        of_job, job_mistakes = {}, []
+    mistakes = {str(item): item for item in job_mistakes}
     for path, value in _corners(experiment.search):
         try:
             plan(experiment.comparing(DEFAULT, {path: value}))
@@ -62,32 +62,32 @@ def check(experiment: Experiment) -> None:
                 if field not in of_job:
                     where = f"search.space.{path}" if field == path else f"search.space.{path}: {field}"
                     mistake = FieldError(where, item.value, item.message)
-                    told[str(mistake)] = mistake
-    if told:
-        raise JobInvalid(list(told.values()))
+                    mistakes[str(mistake)] = mistake
+    if mistakes:
+        raise JobInvalid(list(mistakes.values()))
 
 
 def own_settings(experiment: Experiment) -> dict[str, Any] | None:
     """The job's own values of the fields of the space; None where one of them lies outside of the space."""
     assert experiment.search is not None
     job = plan(experiment.comparing(DEFAULT, {}))[0].job.to_dict()
-    found = {}
+    settings = {}
     for path, parameter in experiment.search.space.items():
         value = value_at(job, tuple(path.split(".")))
         if value is ABSENT:
             value = None
         if not _holds(parameter, value):
             return None
-        found[path] = value
-    return found
+        settings[path] = value
+    return settings
 
 
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Fields by path as they stand in a job file."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for path, value in settings.items():
-        set_field(found, path.split("."), value)
-    return found
+        set_field(fields, path.split("."), value)
+    return fields
 
 
 def _corners(search: Search) -> Iterator[tuple[str, Any]]:

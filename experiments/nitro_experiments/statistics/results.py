@@ -65,24 +65,24 @@ class Results:
     def __init__(
         self,
         environment: str,
-        found: Mapping[str, Mapping[int, FinishedRun]],
+        runs_by_variant: Mapping[str, Mapping[int, FinishedRun]],
         experiment: Experiment,
         fixed: Collection[str],
     ) -> None:
         self.budget: Budget = experiment.budget or Budget()
         self.early = {
             variant: count
-            for variant, runs in found.items()
+            for variant, runs in runs_by_variant.items()
             if (count := sum(run.end(self.budget.unit) < self.budget.amount for run in runs.values()))
         }
-        present = {name: runs for name, runs in found.items() if runs and name not in self.early}
+        present = {name: runs for name, runs in runs_by_variant.items() if runs and name not in self.early}
         common = set.intersection(*(set(runs) for runs in present.values())) if present else set()
         self.environment = environment
         self.seeds = sorted(common)
         self.runs = {
             variant: [runs[seed] for seed in self.seeds] for variant, runs in present.items() if common
         }
-        self.missing = [variant for variant in found if variant not in {*self.runs, *self.early}]
+        self.missing = [variant for variant in runs_by_variant if variant not in {*self.runs, *self.early}]
         self.fixed = [variant for variant in self.runs if variant in fixed]
         self.target = experiment.target_in(environment)
         self._experiment = experiment
@@ -166,11 +166,11 @@ class Results:
 
     def comparisons(self, metric: str) -> list[Comparison]:
         """The comparison of each of the `pairs`."""
-        found = []
+        comparisons = []
         for variant, other in self.pairs:
             ours, theirs = self.at_budget(variant, metric), self.at_budget(other, metric)
             training = self.over_training(variant, metric), self.over_training(other, metric)
-            found.append(
+            comparisons.append(
                 Comparison(
                     variant,
                     other,
@@ -179,7 +179,7 @@ class Results:
                     few_seeds.probability_of_improvement(ours, theirs),
                 )
             )
-        return found
+        return comparisons
 
     @property
     def modelled_dollars(self) -> float:
@@ -189,7 +189,7 @@ class Results:
         those of the runs that go on, so the last point of each curve counts.
         """
         score = self._experiment.score
-        curves = [curve for one in self.runs for curve in self.curves(one, score, "modelledDollars")]
+        curves = [curve for variant in self.runs for curve in self.curves(variant, score, "modelledDollars")]
         return min(float(curve.x[-1]) if len(curve.x) else float("nan") for curve in curves)
 
     def band(self, variant: str, metric: str, *, modelled: bool = False) -> Band | None:
@@ -208,22 +208,24 @@ class Results:
 
 def results_of(experiment: Experiment, runs: Sequence[Reading]) -> list[Results]:
     """The results by environment."""
-    found: dict[str, dict[str, dict[int, FinishedRun]]] = defaultdict(lambda: defaultdict(dict))
+    by_environment: dict[str, dict[str, dict[int, FinishedRun]]] = defaultdict(lambda: defaultdict(dict))
     fixed = set()
-    for one in runs:
-        planned = one.planned
+    for reading in runs:
+        planned = reading.planned
         if planned.control is None and planned.job.spec.scaling.record.plan == "constant":
             fixed.add(planned.variant)
-        seeds = found[planned.environment][planned.variant]
-        if one.run:
-            seeds[planned.seed] = one.run
-    return [Results(environment, variants, experiment, fixed) for environment, variants in found.items()]
+        seeds = by_environment[planned.environment][planned.variant]
+        if reading.run:
+            seeds[planned.seed] = reading.run
+    return [Results(name, variants, experiment, fixed) for name, variants in by_environment.items()]
 
 
 def rows(runs: Sequence[Reading], results: Sequence[Results]) -> list[Line]:
     """One row per finished run, for runs.csv. Means over training use the interval of the compared runs."""
-    of = {one.environment: one for one in results}
-    return [_row(one.planned, one.run, of[one.planned.environment]) for one in runs if one.run]
+    of = {result.environment: result for result in results}
+    return [
+        _row(reading.planned, reading.run, of[reading.planned.environment]) for reading in runs if reading.run
+    ]
 
 
 def _row(run: PlannedRun, finished: FinishedRun, results: Results) -> Line:
@@ -252,18 +254,18 @@ def _row(run: PlannedRun, finished: FinishedRun, results: Results) -> Line:
 
 def curve_rows(results: Sequence[Results], experiment: Experiment) -> Iterator[Line]:
     """What the pictures show, for curves.csv."""
-    for one in results:
+    for result in results:
         for metric in experiment.figures:
-            for variant in one.runs:
-                band = one.band(variant, metric)
+            for variant in result.runs:
+                band = result.band(variant, metric)
                 if band is None:
                     continue
                 for x, mean, low, high in zip(band.x, band.mean, band.low, band.high, strict=True):
                     yield {
-                        "environment": one.environment,
+                        "environment": result.environment,
                         "metric": metric,
                         "variant": variant,
-                        one.budget.unit: float(x),
+                        result.budget.unit: float(x),
                         "mean": float(mean),
                         "low": float(low),
                         "high": float(high),

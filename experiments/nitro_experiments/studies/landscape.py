@@ -88,11 +88,11 @@ async def survey(
     spec = probe.job.spec
     detector = Detector(spec.scaling, spec.seed, transitions(spec))
     update = await probe.update(await probe.sample(probe.actors))
-    rows, found = await probe.compute.measure(detector.look, update.surrogate, probe.round, vectors=True)
-    if found.vectors is None:
+    rows, spectrum = await probe.compute.measure(detector.look, update.surrogate, probe.round, vectors=True)
+    if spectrum.vectors is None:
         raise ValueError(f"round {probe.round}: the Hessian is not finite, so it has no directions")
     function = update.surrogate.function(detector.objective, rows)
-    plane = _Plane(function, up=found.vectors[1], down=found.vectors[0])
+    plane = _Plane(function, up=spectrum.vectors[1], down=spectrum.vectors[0])
     x = np.linspace(-span, span, points)
     returns, surrogate = np.empty((points, points)), np.empty((points, points))
     for done, (i, j) in enumerate(product(range(points), repeat=2), start=1):
@@ -106,9 +106,9 @@ async def survey(
         x=x,
         returns=returns,
         surrogate=surrogate,
-        ratio=convexity_ratio(found.smallest, found.largest),
-        lambda_min=found.smallest,
-        lambda_max=found.largest,
+        ratio=convexity_ratio(spectrum.smallest, spectrum.largest),
+        lambda_min=spectrum.smallest,
+        lambda_max=spectrum.largest,
     )
 
 

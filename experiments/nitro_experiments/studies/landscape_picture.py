@@ -16,8 +16,8 @@ _UP, _DOWN = "along $\\lambda_{max}$", "along $\\lambda_{min}$"
 def draw(landscape: Landscape, name: str, path: Path) -> None:
     """Write the picture; `name` says what was trained."""
     grid = np.meshgrid(landscape.x, landscape.x)
-    with picture(path, figsize=(13, 4.6)) as (figure, whole):
-        whole.remove()
+    with picture(path, figsize=(13, 4.6)) as (figure, axes):
+        axes.remove()
         solid = figure.add_axes((0.0, 0.02, 0.35, 0.86), projection="3d")
         solid.plot_surface(
             *grid, landscape.returns, cmap="RdYlBu_r", lw=0, antialiased=True, rcount=60, ccount=60

@@ -118,7 +118,7 @@ def rewards(seconds: Sequence[float], best: float, target: float, beta: float) -
         target: spec.stop.targetReward.
         beta: return that a second of training is worth.
     """
-    result = [-beta * each for each in seconds[1:]]
+    result = [-beta * duration for duration in seconds[1:]]
     if result:
         result[-1] += min(0.0, best - target)
     return result
@@ -181,9 +181,9 @@ def _open(path: Path, spec: JobSpec, beta: float) -> ScalingAgent:
         "beta": beta,
     }
     fields = {path: value for path, value in deciding(spec.to_dict()).items() if path not in _TOLD_APART}
-    whole = task | {_JOB: fields}
+    full_task = task | {_JOB: fields}
     if not path.exists():
-        return ScalingAgent(spec.scaling.min_actors, spec.scaling.max_actors, task=whole, seed=spec.seed)
+        return ScalingAgent(spec.scaling.min_actors, spec.scaling.max_actors, task=full_task, seed=spec.seed)
     agent = ScalingAgent.load(path)
     before = agent.task | {"minActors": agent.fewest, "maxActors": agent.most, "seed": agent.seed}
     now = task | range_ | {"seed": spec.seed}
@@ -193,7 +193,7 @@ def _open(path: Path, spec: JobSpec, beta: float) -> ScalingAgent:
     if differing:
         what = ", ".join(f"{name} ({before.get(name)!r}, now {now.get(name)!r})" for name in differing)
         raise AgentError(path, f"holds the agent of another task: {what}; choose another file")
-    agent.task = whole
+    agent.task = full_task
     return agent
 
 
@@ -225,8 +225,8 @@ async def _play(
             listeners=[CsvMetrics(attempt / "metrics.csv", columns_of(job.spec)), diary, *fits],
             scaler=explorer,
         )
-        for one in fits:
-            one.environment = lambda: trainer.environment
+        for listener in fits:
+            listener.environment = lambda: trainer.environment
         with signals(trainer.interrupt, warn):
             try:
                 outcome = await trainer.run()

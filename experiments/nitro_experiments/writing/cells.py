@@ -23,7 +23,7 @@ LEVEL = 0.05
 class Difference:
     """A difference of two variants that gets a verdict: `more` or `less`, where one is shown."""
 
-    found: Interval
+    interval: Interval
     seeds: int
     more: str = "better"
     less: str = "worse"
@@ -47,11 +47,11 @@ def number(value: float, *, sign: bool = False) -> str:
     return f"{value:{plus},.0f}" if abs(value) >= 1000 else f"{value:{plus}.1f}"
 
 
-def interval(found: Interval, *, sign: bool = False, unit: str = "") -> str:
+def interval(estimate: Interval, *, sign: bool = False, unit: str = "") -> str:
     """Value and limits, such as `3.0 [2.0, 4.0]`; the value alone where there are no limits."""
-    value, low, high = (number(one, sign=sign) for one in (found.value, found.low, found.high))
+    value, low, high = (number(bound, sign=sign) for bound in (estimate.value, estimate.low, estimate.high))
     between = " to " if "," in low + high else ", "  # a comma would look like one of the thousands
-    return f"{value}{unit}" if math.isnan(found.low) else f"{value}{unit} [{low}{between}{high}]"
+    return f"{value}{unit}" if math.isnan(estimate.low) else f"{value}{unit} [{low}{between}{high}]"
 
 
 def price(prices: Floats) -> str:
@@ -71,13 +71,13 @@ def dollars(value: float) -> str:
 
 def verdicts(differences: Sequence[Difference]) -> list[str]:
     """What each difference of a table says. Those with enough seeds are corrected together."""
-    judged = [index for index, one in enumerate(differences) if one.seeds >= SEEDS_FOR_A_VERDICT]
-    told = ["too few seeds"] * len(differences)
-    for index, p in zip(judged, holm([differences[index].found.p for index in judged]), strict=True):
-        one = differences[index]
-        shown = one.more if one.found.value > 0 else one.less
-        told[index] = shown if p < LEVEL else "no difference shown"
-    return told
+    judged = [i for i, difference in enumerate(differences) if difference.seeds >= SEEDS_FOR_A_VERDICT]
+    texts = ["too few seeds"] * len(differences)
+    for i, p in zip(judged, holm([differences[i].interval.p for i in judged]), strict=True):
+        difference = differences[i]
+        shown = difference.more if difference.interval.value > 0 else difference.less
+        texts[i] = shown if p < LEVEL else "no difference shown"
+    return texts
 
 
 def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:

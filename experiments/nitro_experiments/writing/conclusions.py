@@ -33,45 +33,47 @@ def lines(
     if not results:
         yield "- **Nothing is known yet**: no seed is finished by every variant."
     several = len(results) > 1
-    for one in question_answers.answered(experiment, results, busy=busy):
-        place = f" in {one.results.environment}" if several else ""
-        told, advice = _answer(experiment, results, one, place, busy)
-        yield f"- **{one.question}** {told}{'' if priced else advice}"
+    for answer in question_answers.answered(experiment, results, busy=busy):
+        place = f" in {answer.results.environment}" if several else ""
+        sentence, advice = _answer(experiment, results, answer, place, busy)
+        yield f"- **{answer.question}** {sentence}{'' if priced else advice}"
     if not experiment.questions:
-        for found in results:
-            place = f" in {found.environment}" if several else ""
-            for told, advice in _compared(experiment, found, place):
-                yield f"- {told}{'' if priced else advice}"
+        for result in results:
+            place = f" in {result.environment}" if several else ""
+            for sentence, advice in _compared(experiment, result, place):
+                yield f"- {sentence}{'' if priced else advice}"
     if priced and results:
         yield "- These answers are by return. The sections by price list say what equal costs buy."
     yield ""
 
 
 def _answer(
-    experiment: Experiment, results: Sequence[Results], one: Answered, place: str, busy: bool
+    experiment: Experiment, results: Sequence[Results], answer: Answered, place: str, busy: bool
 ) -> tuple[str, str]:
     """The answer by return, with each difference in cost that is shown; and what to do."""
-    (verdict, text), *costs = one.answers
+    (verdict, text), *costs = answer.answers
     if not verdict:
         return f"{text[0].upper()}{text[1:]}{place}.", ""
     heads = question_answers.heads(results, busy=busy)[1:]
     shown = [
-        f" The {head} is {'lower' if found == 'cheaper' else 'higher'}, {change}."
-        for head, (found, change) in zip(heads, costs, strict=True)
-        if found in ("cheaper", "dearer")
+        f" The {head} is {'lower' if cost_verdict == 'cheaper' else 'higher'}, {change}."
+        for head, (cost_verdict, change) in zip(heads, costs, strict=True)
+        if cost_verdict in ("cheaper", "dearer")
     ]
-    told = _difference(experiment, one.results, verdict, (one.variant, one.other), text, place)
-    cheaper = any(found == "cheaper" for found, _ in costs)
-    return told + "".join(shown), "" if cheaper else _advice(experiment, verdict, one.variant, one.other)
+    pair = answer.variant, answer.other
+    sentence = _difference(experiment, answer.results, verdict, pair, text, place)
+    cheaper = any(cost_verdict == "cheaper" for cost_verdict, _ in costs)
+    return sentence + "".join(shown), "" if cheaper else _advice(experiment, verdict, *pair)
 
 
 def _compared(experiment: Experiment, results: Results, place: str) -> Iterator[tuple[str, str]]:
     """Each comparison, and what to do."""
     comparisons = results.comparisons(experiment.score)
-    verdicts = cells.verdicts([Difference(one.difference, len(results.seeds)) for one in comparisons])
-    for one, verdict in zip(comparisons, verdicts, strict=True):
-        text = cells.interval(one.difference, sign=True)
-        pair = one.variant, one.other
+    seeds = len(results.seeds)
+    verdicts = cells.verdicts([Difference(comparison.difference, seeds) for comparison in comparisons])
+    for comparison, verdict in zip(comparisons, verdicts, strict=True):
+        text = cells.interval(comparison.difference, sign=True)
+        pair = comparison.variant, comparison.other
         bold, _, rest = _difference(experiment, results, verdict, pair, text, place).partition(":")
         yield f"**{bold}**:{rest}", _advice(experiment, verdict, *pair)
 

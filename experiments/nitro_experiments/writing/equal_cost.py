@@ -52,14 +52,14 @@ def table(results: Results, experiment: Experiment) -> Iterator[str]:
         row = [variant, cells.interval(few_seeds.mean(values)), cells.number(float(np.mean(rounds)))]
         yield cells.line([*row, *([cells.price(paid[variant])] if paid else [])])
     yield ""
-    asked = [(one, other) for one, other in experiment.questions.values()] or results.pairs
-    pairs = [(one, other, "") for one, other in asked if {one, other} <= set(results.runs)]
+    asked = [(variant, other) for variant, other in experiment.questions.values()] or results.pairs
+    pairs = [(variant, other, "") for variant, other in asked if {variant, other} <= set(results.runs)]
     if results.fixed:
         best, by_cost = _best(results.fixed, finals, paid)
         by = f"the cost to reach {target:g}" if by_cost else "the return"
         yield f"The best fixed number in hindsight is that of {best}, by {by}.\n"
         others = [variant for variant in results.runs if variant not in results.fixed]
-        pairs += [(one, best, " (best)") for one in others if not {(one, best), (best, one)} & set(asked)]
+        pairs += [(name, best, " (best)") for name in others if not {(name, best), (best, name)} & set(asked)]
     compared: list[list[tuple[str, Difference | None]]] = []
     for variant, other, _ in pairs:
         gain = few_seeds.paired_difference(finals[variant], finals[other])
@@ -71,8 +71,8 @@ def table(results: Results, experiment: Experiment) -> Iterator[str]:
     if pairs:
         yield from cells.head(["compared", "return", *([f"cost to reach {target:g}"] if paid else [])])
     for (variant, other, mark), answers_of in zip(pairs, compared, strict=True):
-        told = [text if found is None else f"{next(verdicts)}: {text}" for text, found in answers_of]
-        yield cells.line([f"{variant} - {other}{mark}", *told])
+        columns = [text if answer is None else f"{next(verdicts)}: {text}" for text, answer in answers_of]
+        yield cells.line([f"{variant} - {other}{mark}", *columns])
     yield ""
 
 

@@ -55,17 +55,17 @@ def write(
         RunDirError: no seed is finished by all variants, and nothing was searched. Variants without a
             finished run do not count.
     """
-    found = read_all(folder, plan(experiment), prices)
-    collected = results_of(experiment, found.runs)
-    priced = [(one, results_of(experiment, runs)) for one, runs in found.priced]
-    results = [one for one in collected if one.seeds]
+    readings = read_all(folder, plan(experiment), prices)
+    collected = results_of(experiment, readings.runs)
+    priced = [(price_list, results_of(experiment, runs)) for price_list, runs in readings.priced]
+    results = [result for result in collected if result.seeds]
     if not results and not searched:
-        ended = [f" {text}" for one in collected if (text := left_out.ended_early(one))]
+        ended = [f" {text}" for result in collected if (text := left_out.ended_early(result))]
         raise RunDirError(
             f"{folder.path}: no seed is finished yet by every variant. Go on with nitro experiment run."
             + "".join(ended)
         )
-    finished = rows(found.runs, collected)
+    finished = rows(readings.runs, collected)
     answer = opening or "\n".join(conclusions.lines(experiment, results, busy=busy, priced=bool(priced)))
     opened = [
         f"# {experiment.title or experiment.name}\n",
@@ -75,8 +75,8 @@ def write(
     ]
     if experiment.compared:  # a search may have found nothing to compare
         opened += [
-            provenance.made_by(found.machines, experiment, finished),
-            *left_out.changed_seeds(found.seeds_told, experiment),
+            provenance.made_by(readings.machines, experiment, finished),
+            *left_out.changed_seeds(readings.seed_history, experiment),
             *left_out.environments(collected),
         ]
     report = _Report(folder.path, experiment, results, priced, busy)
@@ -134,8 +134,8 @@ class _Report:
         if self.busy:
             yield f"{_BUSY}\n"
         yield from question_answers.table(self.experiment, self.results, busy=self.busy)
-        for one in self.results:
-            yield from self._environment(one)
+        for result in self.results:
+            yield from self._environment(result)
         yield from provenance.how_to_read(self.experiment)
 
     def _environment(self, results: Results) -> Iterator[str]:
@@ -154,8 +154,8 @@ class _Report:
         for score in known:
             yield from tables.scores(experiment, results, score, busy=self.busy)
         yield from gain_shape.table(results, experiment)
-        for prices, found in self.priced:
-            (by_list,) = (one for one in found if one.environment == results.environment)
+        for prices, priced_results in self.priced:
+            (by_list,) = (result for result in priced_results if result.environment == results.environment)
             yield from self._modelled(by_list, prices)
         yield from tables.class_returns(results)
         yield from tables.function_costs(results)

@@ -65,9 +65,8 @@ def drawn(results: Results, experiment: Experiment) -> list[str]:
     """The variants whose curves are drawn, all of them or the first few: those that others are compared with,
     those of the questions, and then in the file's order."""
     asked = [variant for pair in experiment.questions.values() for variant in pair]
-    order = [
-        one for one in dict.fromkeys([*experiment.against, *asked, *results.runs]) if one in results.runs
-    ]
+    named = dict.fromkeys([*experiment.against, *asked, *results.runs])
+    order = [variant for variant in named if variant in results.runs]
     chosen = order[:_MOST_CURVES]
     return [variant for variant in results.runs if variant in chosen]
 
@@ -76,9 +75,9 @@ def draw_overview(results: Results, experiment: Experiment, path: Path) -> Path:
     """Draw the score's curves, and beside them every paired difference at the budget with its interval."""
     comparisons = results.comparisons(experiment.score)
     # A row for each comparison, below a row that names what its group is compared with.
-    rows = len(comparisons) + len({one.other for one in comparisons})
+    rows = len(comparisons) + len({comparison.other for comparison in comparisons})
     height = max(4.0, 1.4 + 0.28 * rows)
-    points = [len(curve.x) for one in results.runs for curve in results.curves(one, experiment.score)]
+    points = [len(curve.x) for variant in results.runs for curve in results.curves(variant, experiment.score)]
     if max(points) < _FEWEST_POINTS:  # there are no curves
         with picture(path, figsize=(5.2, height)) as (figure, axis):
             _differences(axis, comparisons, list(results.runs)[:_MOST_CURVES])
@@ -105,16 +104,16 @@ def _differences(axis: Axes, comparisons: Sequence[Comparison], order: Sequence[
     """
     labels: list[str] = []
     heads: list[int] = []
-    for index, one in enumerate(comparisons):
-        if index == 0 or one.other != comparisons[index - 1].other:
+    for index, comparison in enumerate(comparisons):
+        if index == 0 or comparison.other != comparisons[index - 1].other:
             heads.append(len(labels))
-            labels.append(f"compared with {one.other}")
-        place, difference = len(labels), one.difference
-        colour = COLOURS[order.index(one.variant)] if one.variant in order else MUTED
+            labels.append(f"compared with {comparison.other}")
+        place, difference = len(labels), comparison.difference
+        colour = COLOURS[order.index(comparison.variant)] if comparison.variant in order else MUTED
         if np.isfinite(difference.low):
             axis.plot([difference.low, difference.high], [place, place], color=colour, lw=2.5)
         axis.plot([difference.value], [place], "o", color=colour, ms=7)
-        labels.append(one.variant)
+        labels.append(comparison.variant)
     axis.axvline(0, color=MUTED, lw=1)
     axis.set_yticks(range(len(labels)), labels, color=INK)
     for head in heads:

@@ -77,7 +77,7 @@ class GainShape:
         if len(variants) < _FEWEST_NUMBERS or len(set(actors.values())) < len(variants):
             return None
         curves = [results.curves(name, experiment.score, "rounds") for name in variants]
-        rounds = np.array([[one.reaches(target, np.inf) for one in column] for column in curves]).T
+        rounds = np.array([[curve.reaches(target, np.inf) for curve in column] for column in curves]).T
         rounds = rounds[(np.nan_to_num(rounds) > 0).all(axis=1)]
         if len(rounds) < _FEWEST_SEEDS:
             return None
@@ -90,12 +90,12 @@ class GainShape:
     def noise(self, power: float) -> Interval:
         """N with its interval over seeds, by the jackknife of its logarithm."""
         logs, count = np.log(self.rounds), len(self.rounds)
-        whole = np.log(_fit(logs, self.actors, power).noise)
+        full = np.log(_fit(logs, self.actors, power).noise)
         without = [
             np.log(_fit(np.delete(logs, seed, axis=0), self.actors, power).noise) for seed in range(count)
         ]
-        found = few_seeds.mean(count * whole - (count - 1) * np.array(without))
-        return Interval(float(np.exp(whole)), float(np.exp(found.low)), float(np.exp(found.high)), found.p)
+        mean = few_seeds.mean(count * full - (count - 1) * np.array(without))
+        return Interval(float(np.exp(full)), float(np.exp(mean.low)), float(np.exp(mean.high)), mean.p)
 
 
 def _fit(logs: Floats, actors: Floats, power: float) -> Fit:
@@ -120,15 +120,15 @@ def table(results: Results, experiment: Experiment) -> Iterator[str]:
         "gradient noise scale in rollouts, as it would have to be; it is fitted to the measured rounds.\n"
     )
     noises = {law: shape.noise(power) for law, power in LAWS.items()}
-    told = [f"{law}, N = {cells.interval(noise)}" for law, noise in noises.items()]
-    yield from cells.head(["actors in every round", "rounds", *told], texts=0)
+    heads = [f"{law}, N = {cells.interval(noise)}" for law, noise in noises.items()]
+    yield from cells.head(["actors in every round", "rounds", *heads], texts=0)
     fits = shape.fits()
     for index, count in enumerate(shape.actors):
         measured = cells.interval(few_seeds.mean(shape.rounds[:, index]))
         yield cells.line(
-            [f"{count:.0f}", measured, *(cells.number(one.rounds[index]) for one in fits.values())]
+            [f"{count:.0f}", measured, *(cells.number(fit.rounds[index]) for fit in fits.values())]
         )
-    errors = (f"{law} {100 * one.error:.1f} %" for law, one in fits.items())
+    errors = (f"{law} {100 * fit.error:.1f} %" for law, fit in fits.items())
     yield f"\nError of the laws, root mean square: {', '.join(errors)}.\n"
 
 
@@ -144,14 +144,14 @@ def best_number(results: Results, experiment: Experiment) -> Iterator[str]:
         return
     law, fit = min(shape.fits().items(), key=lambda item: item[1].error)
     costs = np.array([_cost_of_a_round(results, name) for name in shape.variants])
-    each, base = np.polyfit(shape.actors, costs, 1)
+    per_actor, base = np.polyfit(shape.actors, costs, 1)
     # Actors cost nothing where machines are paid for whatever they do.
-    if each <= 0 or each * shape.actors[-1] < _NEGLIGIBLE * base:
+    if per_actor <= 0 or per_actor * shape.actors[-1] < _NEGLIGIBLE * base:
         return
     counts = np.arange(1.0, _MOST_ACTORS + 1)
 
     def to_target(actors: Floats) -> Floats:
-        return np.asarray((base + each * actors) * (1 + fit.noise / actors) ** LAWS[law])
+        return np.asarray((base + per_actor * actors) * (1 + fit.noise / actors) ** LAWS[law])
 
     best = counts[to_target(counts).argmin()]
     saved = 100 * (1 - to_target(best) / to_target(shape.actors))
@@ -159,8 +159,8 @@ def best_number(results: Results, experiment: Experiment) -> Iterator[str]:
     beyond = "" if low <= best <= high else f" (beyond the {low:.0f} to {high:.0f} that were run)"
     numbers = ", ".join(f"{count:.0f}" for count in shape.actors)
     yield (
-        f"A round costs {cells.dollars(float(base))} and {cells.dollars(float(each))} for each actor, so K "
-        f"is {base / each:,.1f}. With that, and the law {law} with N = {cells.number(fit.noise)} "
+        f"A round costs {cells.dollars(float(base))} and {cells.dollars(float(per_actor))} for each actor, "
+        f"so K is {base / per_actor:,.1f}. With that, and the law {law} with N = {cells.number(fit.noise)} "
         f"(see gain by number of actors above), {best:.0f} actors{beyond} in every round are "
         f"cheapest to the target. Against {numbers} actors that saves "
         f"{', '.join(f'{share:.1f} %' for share in saved)}.\n"
@@ -170,4 +170,4 @@ def best_number(results: Results, experiment: Experiment) -> Iterator[str]:
 def _cost_of_a_round(results: Results, variant: str) -> float:
     """Modelled dollars of a round, the mean over the variant's runs."""
     runs = results.runs[variant]
-    return float(np.mean([one.columns["modelled_cost"][-1] / len(one.columns["round"]) for one in runs]))
+    return float(np.mean([run.columns["modelled_cost"][-1] / len(run.columns["round"]) for run in runs]))

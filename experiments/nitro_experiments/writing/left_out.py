@@ -9,13 +9,13 @@ from nitro_experiments.planning.spec import Experiment
 from nitro_experiments.statistics.results import Results
 
 
-def changed_seeds(seeds_told: Sequence[Mapping[str, Any]], experiment: Experiment) -> Iterator[str]:
+def changed_seeds(seed_history: Sequence[Mapping[str, Any]], experiment: Experiment) -> Iterator[str]:
     """Which seeds are not those that the file named before the first run had ended."""
-    first, *later = seeds_told or [{"seeds": experiment.seeds}]
-    told: list[int] = first["seeds"]
+    first, *later = seed_history or [{"seeds": experiment.seeds}]
+    known: list[int] = first["seeds"]
     for change in later:
-        added = [seed for seed in change["seeds"] if seed not in told]
-        told = [*told, *added]
+        added = [seed for seed in change["seeds"] if seed not in known]
+        known = [*known, *added]
         if added:
             yield (
                 f"Not planned: the seeds {', '.join(map(str, added))} were added when {change['ended']} runs "
@@ -28,19 +28,19 @@ def changed_seeds(seeds_told: Sequence[Mapping[str, Any]], experiment: Experimen
 
 def environments(collected: Sequence[Results]) -> Iterator[str]:
     """The environments without a seed that counts, of which a report has no section."""
-    for one in collected:
-        if not one.seeds:
-            told = f"{one.environment} is left out: no seed is finished by every variant."
-            yield f"{told} {ended_early(one)}".rstrip() + "\n"
+    for result in collected:
+        if not result.seeds:
+            text = f"{result.environment} is left out: no seed is finished by every variant."
+            yield f"{text} {ended_early(result)}".rstrip() + "\n"
 
 
 def compared(results: Results) -> str:
     """The seeds that are compared in an environment, and the variants that are not."""
     seeds = ", ".join(map(str, results.seeds))
-    told = [f"{len(results.seeds)} paired {'seed' if len(results.seeds) == 1 else 'seeds'}: {seeds}."]
+    sentences = [f"{len(results.seeds)} paired {'seed' if len(results.seeds) == 1 else 'seeds'}: {seeds}."]
     if results.missing:
-        told.append(f"Without a finished run, hence left out: {', '.join(results.missing)}.")
-    return " ".join([*told, ended_early(results)]).rstrip()
+        sentences.append(f"Without a finished run, hence left out: {', '.join(results.missing)}.")
+    return " ".join([*sentences, ended_early(results)]).rstrip()
 
 
 def ended_early(results: Results) -> str:

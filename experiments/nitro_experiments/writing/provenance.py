@@ -14,17 +14,17 @@ def made_by(machines: Sequence[Mapping[str, Any]], experiment: Experiment, finis
     """The machines, and what the finished runs took."""
     seconds = sum(float(row["seconds"]) for row in finished)
     planned = len(experiment.seeds) * len(experiment.compared) * max(1, len(experiment.environments))
-    told = [
-        f"{one.get('cluster') or '{processor} ({cores} cores)'.format(**one)}{_gpu(one)}, "
-        f"Python {one['python']}, "
-        + ", ".join(f"{name} {version}" for name, version in one["versions"].items())
-        for one in machines
+    descriptions = [
+        f"{machine.get('cluster') or '{processor} ({cores} cores)'.format(**machine)}{_gpu(machine)}, "
+        f"Python {machine['python']}, "
+        + ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+        for machine in machines
     ]
     # A run of this machine keeps one core busy; one of a cluster, a learner and its actors.
-    unit = "hours" if any("cluster" in one for one in machines) else "core-hours"
+    unit = "hours" if any("cluster" in machine for machine in machines) else "core-hours"
     return (
         f"\n{len(finished)} of {planned} runs are finished and took {seconds / 3600:.2f} {unit}, on "
-        + ("; and on ".join(told) or "an unknown machine")
+        + ("; and on ".join(descriptions) or "an unknown machine")
         + ".\n"
     )
 

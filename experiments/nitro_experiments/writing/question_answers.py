@@ -42,9 +42,9 @@ def answered(experiment: Experiment, results: Sequence[Results], *, busy: bool =
     """
     count = len(heads(results, busy=busy))
     rows = [
-        (question, one, variant, other, list(_answers(one, experiment, variant, other, count)))
+        (question, result, variant, other, list(_answers(result, experiment, variant, other, count)))
         for question, (variant, other) in experiment.questions.items()
-        for one in results
+        for result in results
     ]
     verdicts = iter(
         cells.verdicts([answer for *_, answers in rows for _, answer in answers if answer is not None])
@@ -52,12 +52,12 @@ def answered(experiment: Experiment, results: Sequence[Results], *, busy: bool =
     return [
         Answered(
             question,
-            one,
+            result,
             variant,
             other,
             [("" if answer is None else next(verdicts), text) for text, answer in answers],
         )
-        for question, one, variant, other, answers in rows
+        for question, result, variant, other, answers in rows
     ]
 
 
@@ -73,22 +73,22 @@ def table(experiment: Experiment, results: Sequence[Results], *, busy: bool = Fa
     several = len(results) > 1
     texts = ["question", "compared", *(["environment"] if several else [])]
     yield from cells.head([*texts, *heads(results, busy=busy)], len(texts))
-    for one in answered(experiment, results, busy=busy):
-        asked = [one.question, f"{one.variant} - {one.other}"]
-        told = [f"{verdict}: {text}" if verdict else text for verdict, text in one.answers]
-        yield cells.line([*asked, *([one.results.environment] if several else []), *told])
+    for answer in answered(experiment, results, busy=busy):
+        asked = [answer.question, f"{answer.variant} - {answer.other}"]
+        columns = [f"{verdict}: {text}" if verdict else text for verdict, text in answer.answers]
+        yield cells.line([*asked, *([answer.results.environment] if several else []), *columns])
     yield ""
 
 
 def _cost_of_target(results: Sequence[Results]) -> list[str]:
     """The head of the column about the target; none where no environment has one."""
-    targets = {one.environment: one.target for one in results if one.target is not None}
+    targets = {result.environment: result.target for result in results if result.target is not None}
     if not targets:
         return []
     if len(targets) == len(results) and len(set(targets.values())) == 1:
         return [f"cost to reach {next(iter(targets.values())):g}"]
-    told = ", ".join(f"{environment} {target:g}" for environment, target in targets.items())
-    return [f"cost to reach the target ({told})"]
+    text = ", ".join(f"{environment} {target:g}" for environment, target in targets.items())
+    return [f"cost to reach the target ({text})"]
 
 
 def _answers(
@@ -99,21 +99,21 @@ def _answers(
     Each is its text, and the difference that it gets a verdict for, if there is one.
     """
     pair = (variant, other)
-    if not all(one in results.runs for one in pair):
-        told = "ended early" if results.early.keys() & pair else "not finished"
-        yield from [(told, None)] * count
+    if not all(name in results.runs for name in pair):
+        reason = "ended early" if results.early.keys() & pair else "not finished"
+        yield from [(reason, None)] * count
         return
-    ours, theirs = (results.at_budget(one, experiment.score) for one in pair)
+    ours, theirs = (results.at_budget(name, experiment.score) for name in pair)
     gain = few_seeds.paired_difference(ours, theirs)
     if np.isfinite(gain.value):
         yield cells.interval(gain, sign=True), Difference(gain, len(ours))
     else:
         yield "not known", None
     if count > 1:
-        yield dearer(*(results.spent(one, "dollars") for one in pair))
+        yield dearer(*(results.spent(name, "dollars") for name in pair))
     if count > 2:
         priced = results.target is not None
-        yield dearer(*(results.price_of_target(one) for one in pair)) if priced else ("no target", None)
+        yield dearer(*(results.price_of_target(name) for name in pair)) if priced else ("no target", None)
 
 
 def dearer(ours: Floats, theirs: Floats) -> tuple[str, Difference | None]:

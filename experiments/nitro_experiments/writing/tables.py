@@ -26,10 +26,10 @@ def resumed_late(results: Results) -> Iterator[str]:
     """A line about rollouts that went on from old states, where there are some."""
     late = {variant: results.resumed_late(variant) for variant in results.runs}
     if any(share > 0 for share in late.values()):
-        told = ", ".join(f"{name} {share:.0%}" for name, share in late.items() if np.isfinite(share))
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in late.items() if np.isfinite(share))
         yield (
             "\nRollouts that went on from an episode's state older than one round, because the rounds "
-            f"between had fewer actors: {told}."
+            f"between had fewer actors: {shares}."
         )
 
 
@@ -65,7 +65,7 @@ def scores(experiment: Experiment, results: Results, score: str, *, busy: bool) 
         yield cells.line(["compared", "difference at the budget", "difference over training", "P", "verdict"])
         yield cells.line(["---", "---:", "---:", "---:", "---"])
         seeds = len(results.seeds)
-        verdicts = cells.verdicts([Difference(one.difference, seeds) for one in comparisons])
+        verdicts = cells.verdicts([Difference(comparison.difference, seeds) for comparison in comparisons])
         yield from map(_comparison, comparisons, verdicts)
         yield ""
 
@@ -79,13 +79,13 @@ def _training(results: Results, score: str) -> str:
     return "Over training: nothing, because there is no span in which the curves of all runs are known.\n"
 
 
-def _comparison(one: Comparison, verdict: str) -> str:
+def _comparison(comparison: Comparison, verdict: str) -> str:
     return cells.line(
         [
-            f"{one.variant} - {one.other}",
-            cells.interval(one.difference, sign=True),
-            cells.interval(one.over_training, sign=True),
-            f"{one.improvement:.2f}",
+            f"{comparison.variant} - {comparison.other}",
+            cells.interval(comparison.difference, sign=True),
+            cells.interval(comparison.over_training, sign=True),
+            f"{comparison.improvement:.2f}",
             verdict,
         ]
     )
@@ -114,16 +114,18 @@ def modelled_costs(results: Results, prices: PriceList, *, busy: bool = False) -
     yield ""
     pairs = [pair for pair in results.pairs if results.spent(pair[1], "modelledDollars").all()]
     compared = [
-        few_seeds.relative_difference(*(results.spent(one, "modelledDollars") for one in pair))
+        few_seeds.relative_difference(*(results.spent(variant, "modelledDollars") for variant in pair))
         for pair in pairs
     ]
     seeds = len(results.seeds)
-    verdicts = cells.verdicts([Difference(one, seeds, more="dearer", less="cheaper") for one in compared])
+    verdicts = cells.verdicts(
+        [Difference(change, seeds, more="dearer", less="cheaper") for change in compared]
+    )
     if pairs:
         yield from cells.head(["compared", "modelled cost of the budget", "verdict"])
     for (variant, other), change, verdict in zip(pairs, compared, verdicts, strict=True):
-        told = cells.interval(change, sign=True, unit=" %")
-        yield cells.line([f"{variant} - {other}", told, verdict])
+        text = cells.interval(change, sign=True, unit=" %")
+        yield cells.line([f"{variant} - {other}", text, verdict])
     yield ""
 
 
@@ -133,7 +135,7 @@ def _inputs(prices: PriceList) -> str:
         f"{name} {value}"
         for name, value in prices.pricing.model_dump(exclude_unset=True, by_alias=True).items()
     ]
-    tables = [f"{one.algorithm} `{one.preset}`" for one in prices.seconds]
+    tables = [f"{timing.algorithm} `{timing.preset}`" for timing in prices.seconds]
     seconds = (
         f"from the list's table for {' and '.join(tables)}, where a run has the preset's epochs, minibatches "
         "and layers, otherwise its own"
@@ -159,11 +161,11 @@ def class_returns(results: Results) -> Iterator[str]:
     run's end, so a variant that goes on beyond the budget has its rounds in its name.
     """
     budget = results.budget.rounds or math.inf
-    found = {
+    by_variant = {
         variant: [run.summary.get("evaluation", {}).get("classes", {}) for run in runs]
         for variant, runs in results.runs.items()
     }
-    names = list(dict.fromkeys(name for runs in found.values() for run in runs for name in run))
+    names = list(dict.fromkeys(name for runs in by_variant.values() for run in runs for name in run))
     if len(names) < 2:
         return
     yield "### Return of each class of agents\n"
@@ -172,11 +174,11 @@ def class_returns(results: Results) -> Iterator[str]:
         "little where one class wins what another loses.\n"
     )
     yield from cells.head(["variant", *(f"`{name}`" for name in names)])
-    for variant, runs in found.items():
+    for variant, runs in by_variant.items():
         returns = [np.array([run.get(name, np.nan) for run in runs], float) for name in names]
         rounds = max(run.summary.get("rounds", 0) for run in results.runs[variant])
         name = f"{variant}, {rounds} rounds" if rounds > budget else variant
-        yield cells.line([name, *(cells.interval(few_seeds.mean(one)) for one in returns)])
+        yield cells.line([name, *(cells.interval(few_seeds.mean(values)) for values in returns)])
     yield ""
 
 
@@ -184,7 +186,7 @@ def function_costs(results: Results) -> Iterator[str]:
     """What the updates of several agents would have cost as serverless functions, beside what was measured: a
     row for each variant; none for runs of one agent."""
     summaries = {variant: [run.summary for run in runs] for variant, runs in results.runs.items()}
-    if not all(_FUNCTIONS in summary for found in summaries.values() for summary in found):
+    if not all(_FUNCTIONS in summary for run_summaries in summaries.values() for summary in run_summaries):
         return
     yield "### Cost of the updates, modelled and measured\n"
     yield (
@@ -204,12 +206,13 @@ def function_costs(results: Results) -> Iterator[str]:
         "measured actors",
     ]
     yield from cells.head(heads)
-    for variant, found in summaries.items():
-        models = [summary[_FUNCTIONS] for summary in found]
+    for variant, run_summaries in summaries.items():
+        models = [summary[_FUNCTIONS] for summary in run_summaries]
+        costs = [summary["cost"] for summary in run_summaries]
         functions = np.array([model["functions"] for model in models], float)
         dollars = [
             *(np.mean([model[name] for model in models]) for name in ("dollars", "withoutSharing")),
-            *(np.mean([summary["cost"][name] for summary in found]) for name in ("learner", "actors")),
+            *(np.mean([cost[name] for cost in costs]) for name in ("learner", "actors")),
         ]
         count = cells.interval(few_seeds.mean(functions))
         yield cells.line([variant, count, *(f"${value:.4f}" for value in dollars)])

@@ -72,13 +72,13 @@ class ChildProcess:
             ending.cancel()
         code = ending.result()
         if code is None:
-            raise BackendError(f"{self.name} was not ready within {timeout:g} s{self.last_words()}")
-        message = f"{self.name} ended at its start with {exit_of(code)}{self.last_words()}"
+            raise BackendError(f"{self.name} was not ready within {timeout:g} s{self.last_output()}")
+        message = f"{self.name} ended at its start with {exit_of(code)}{self.last_output()}"
         trace = self._logged("trace")
         missing = bool(self._logged("missing"))
         raise BackendError(message, Evidence(environment=bool(trace), trace=trace, missing=missing))
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """Its last output, to be appended to a message: its own error, else its last lines."""
         if error := self._logged("error"):
             return f": {error}"

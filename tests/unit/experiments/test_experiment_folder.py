@@ -90,7 +90,7 @@ def test_runs_that_were_interrupted_have_not_ended_when_seeds_are_told(tmp_path:
     interrupted = plan(experiment)[0]
     pretend(folder, interrupted, actors=[4], returns=[0], finished=False)
     folder.open(load(write_spec(tmp_path, seeds=[0, 1, 2])))
-    assert folder.seeds_told() == [{"seeds": [0, 1], "ended": 0}, {"seeds": [0, 1, 2], "ended": 3}]
+    assert folder.seed_history() == [{"seeds": [0, 1], "ended": 0}, {"seeds": [0, 1, 2], "ended": 3}]
 
 
 def test_seeds_are_still_the_first_ones_while_all_runs_are_interrupted(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_seeds_are_still_the_first_ones_while_all_runs_are_interrupted(tmp_path:
     for run in plan(experiment):
         pretend(folder, run, actors=[4], returns=[0], finished=False)
     folder.open(load(write_spec(tmp_path, seeds=[5, 6])))
-    assert folder.seeds_told() == [{"seeds": [5, 6], "ended": 0}]
+    assert folder.seed_history() == [{"seeds": [5, 6], "ended": 0}]
 
 
 def test_clusters_that_are_added_at_the_same_time_are_all_listed(tmp_path: Path) -> None:

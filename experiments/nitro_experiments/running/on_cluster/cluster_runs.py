@@ -105,7 +105,7 @@ class ClusterRuns:
         ordered = [rounds[number] for number in sorted(rounds)]
 
         def column(name: str) -> Any:
-            values = [one.get(name) for one in ordered]
+            values = [row.get(name) for row in ordered]
             return np.array([np.nan if value is None else float(value) for value in values])
 
         steps = column("envSteps")
@@ -130,8 +130,8 @@ class ClusterRuns:
     async def _remove_copied(self) -> None:
         """Remove jobs whose files are here: a process ended between the two."""
         for job in await self._jobs.list():
-            labels, told = (job["metadata"].get(part) or {} for part in ("labels", "annotations"))
-            path = told.get(RUN, "")
+            labels, annotations = (job["metadata"].get(part) or {} for part in ("labels", "annotations"))
+            path = annotations.get(RUN, "")
             ours = job["metadata"]["name"].endswith(digits(self._folder.identity(), path))
             if labels.get(LABEL) != self._experiment.name or not ours:
                 continue
@@ -149,23 +149,23 @@ class ClusterRuns:
         Raises:
             ClusterError: the cluster refuses it, or a job of its name is another one.
         """
-        found = await self._jobs.find(name)
-        if found:
-            differing = _differing(found, wanted)
-            failed = (found.get("status") or {}).get("phase") == "Failed"
+        existing = await self._jobs.find(name)
+        if existing:
+            differing = _differing(existing, wanted)
+            failed = (existing.get("status") or {}).get("phase") == "Failed"
             if differing and not (failed or is_control):
                 raise ClusterError(
                     f"namespace {self._jobs.namespace} has a job {name} in which these fields differ: "
                     f"{', '.join(differing)}. To begin anew, remove it: "
                     f"kubectl delete ntj {name} --namespace {self._jobs.namespace}"
                 )
-            if failed or differing or found["spec"].get("stop") != wanted["spec"]["stop"]:
-                await self._jobs.delete(found)
-                await self._until_gone(found)
-                found = None
-        if not found:
+            if failed or differing or existing["spec"].get("stop") != wanted["spec"]["stop"]:
+                await self._jobs.delete(existing)
+                await self._until_gone(existing)
+                existing = None
+        if not existing:
             await self._jobs.create(wanted)
-        elif found["spec"].get("suspend"):
+        elif existing["spec"].get("suspend"):
             await self._jobs.change(name, {"suspend": False})
 
     async def _until_gone(self, job: Job) -> None:
@@ -191,7 +191,7 @@ class ClusterRuns:
         while job := await self._jobs.find(name):
             status = job.get("status") or {}
             before = len(rounds)
-            rounds |= {one["round"]: one for one in (status.get("training") or {}).get("history") or ()}
+            rounds |= {row["round"]: row for row in (status.get("training") or {}).get("history") or ()}
             if len(rounds) > before:
                 advanced()
             phase = status.get("phase")
@@ -229,10 +229,10 @@ class ClusterRuns:
                 break
             except (ClusterError, CheckpointError, RunDirError) as error:
                 if not left or not getattr(error, "passing", False):
-                    told = (
+                    message = (
                         f"the run of job {job['metadata']['name']} is done, but its files could not be copied"
                     )
-                    raise ClusterError(f"{told}: {error}") from None
+                    raise ClusterError(f"{message}: {error}") from None
             await asyncio.sleep(backoff(_COPIES - left))
         del self._rounds[run.folder]
         await self._jobs.delete(job)
@@ -260,9 +260,9 @@ def check(experiment: Experiment) -> None:
         raise JobInvalid(list(mistakes.values()))
 
 
-def _differing(found: Job, wanted: Mapping[str, Any]) -> list[str]:
+def _differing(existing: Job, wanted: Mapping[str, Any]) -> list[str]:
     """The fields that a run's results depend on, and in which two jobs differ."""
-    old, new = (deciding(resolve_stored(job).to_dict()["spec"]) for job in (found, dict(wanted)))
+    old, new = (deciding(resolve_stored(job).to_dict()["spec"]) for job in (existing, dict(wanted)))
     return [f"spec.{path}" for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
 
 

@@ -92,5 +92,7 @@ class Waits:
 def condition(job: Job, kind: str) -> str:
     """What a condition of the job says; empty where it has no such condition."""
     conditions = (job.get("status") or {}).get("conditions") or []
-    told = [one.get("message") or one.get("reason") or "" for one in conditions if one["type"] == kind]
-    return told[0] if told else ""
+    messages = [
+        entry.get("message") or entry.get("reason") or "" for entry in conditions if entry["type"] == kind
+    ]
+    return messages[0] if messages else ""

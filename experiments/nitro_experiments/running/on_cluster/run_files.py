@@ -125,17 +125,17 @@ class RunFiles:
         """The spec of the learner's pods."""
         name = job["metadata"]["name"]
         with explained():
-            found = client.BatchV1Api(self._jobs.client).list_namespaced_job(
+            jobs = client.BatchV1Api(self._jobs.client).list_namespaced_job(
                 self._namespace,
                 label_selector=f"nitro.dev/job={name},app.kubernetes.io/component=learner",
                 _request_timeout=TIMEOUT_SECONDS,
             )
-        if not found.items:
+        if not jobs.items:
             raise ClusterError(
                 f"somebody removed the Job of {name}'s learner, which says how the claim can be read. Copy "
                 f"{location} with a pod of yours, or remove the job {name}, and its run begins anew"
             )
-        spec: dict[str, Any] = self._as_json(found.items[0])["spec"]["template"]["spec"]
+        spec: dict[str, Any] = self._as_json(jobs.items[0])["spec"]["template"]["spec"]
         return spec
 
     def _wait(self, pod: str) -> None:
@@ -143,8 +143,8 @@ class RunFiles:
         core = client.CoreV1Api(self._jobs.client)
         for _ in range(_START_SECONDS):
             with explained():
-                found = core.read_namespaced_pod(pod, self._namespace, _request_timeout=TIMEOUT_SECONDS)
-            status = self._as_json(found)["status"]
+                pod_object = core.read_namespaced_pod(pod, self._namespace, _request_timeout=TIMEOUT_SECONDS)
+            status = self._as_json(pod_object)["status"]
             if status["phase"] == "Running":
                 return
             if status["phase"] in ("Failed", "Succeeded") or self._closing.wait(1.0):
@@ -160,7 +160,7 @@ class RunFiles:
         websocket.setdefaulttimeout(_SILENCE_SECONDS)  # of each connect and read; `stream` has no argument
         # With a client of its own, whose requests `stream` turns into websockets while it begins.
         core = client.CoreV1Api(client.ApiClient(self._jobs.client.configuration))
-        ending, heard = b"", time.monotonic()
+        ending, last_read = b"", time.monotonic()
         try:
             answer = stream(
                 core.connect_get_namespaced_pod_exec,
@@ -179,27 +179,29 @@ class RunFiles:
                 while answer.is_open():
                     answer.update(timeout=1.0)
                     if answer.peek_stdout():
-                        heard = time.monotonic()
+                        last_read = time.monotonic()
                         yield answer.read_stdout()
-                    if self._closing.is_set() or time.monotonic() - heard > _SILENCE_SECONDS:
+                    if self._closing.is_set() or time.monotonic() - last_read > _SILENCE_SECONDS:
                         raise ClusterError(f"pod {pod} sends no more of the run's files", passing=True)
-                said = answer.read_stderr().decode(errors="replace")
+                errors = answer.read_stderr().decode(errors="replace")
                 ending = answer.read_channel(_ENDING)
         except (ApiException, websocket.WebSocketException, OSError) as error:
             raise ClusterError(f"pod {pod} does not give the run's files: {error}", passing=True) from None
         if b'"Success"' not in ending:  # without an ending the connection broke
-            told = said or ending.decode(errors="replace") or "the connection broke"
-            raise ClusterError(f"pod {pod} could not read the run's files: {told[-500:]}", passing=not said)
+            reason = errors or ending.decode(errors="replace") or "the connection broke"
+            raise ClusterError(
+                f"pod {pod} could not read the run's files: {reason[-500:]}", passing=not errors
+            )
 
-    def _as_json(self, found: Any) -> dict[str, Any]:
+    def _as_json(self, resource: Any) -> dict[str, Any]:
         """An object of the client as the API server wrote it."""
-        written: dict[str, Any] = self._jobs.client.sanitize_for_serialization(found)  # type: ignore[no-untyped-call]
+        written: dict[str, Any] = self._jobs.client.sanitize_for_serialization(resource)  # type: ignore[no-untyped-call]
         return written
 
 
 def _pod(job: Job, learner: dict[str, Any], location: str) -> dict[str, Any]:
     name, (_, claim, path) = job["metadata"]["name"], location.split("/", 2)
-    (container,) = (one for one in learner["containers"] if one["name"] == "learner")
+    (container,) = (candidate for candidate in learner["containers"] if candidate["name"] == "learner")
     kept = {field: learner[field] for field in _OF_THE_LEARNERS_POD if field in learner}
     own = {field: container[field] for field in ("image", "imagePullPolicy", "securityContext")}
     owner = {field: job[field] for field in ("apiVersion", "kind")}
@@ -242,8 +244,8 @@ def _unpack(packed: IO[bytes], folder: RunDir) -> None:
 
 def _why(status: Mapping[str, Any]) -> str:
     """Why a pod does not run, as far as it says so."""
-    states = [one.get("state", {}).get("waiting") for one in status.get("containerStatuses", [])]
-    told = [f"{one.get('reason')}: {one.get('message')}" for one in states if one]
-    held = [one for one in status.get("conditions", []) if one["status"] != "True"]
-    told += [one["message"] for one in held if one.get("message")]
-    return "; ".join(told) or f"its phase is {status['phase']}"
+    states = [container.get("state", {}).get("waiting") for container in status.get("containerStatuses", [])]
+    reasons = [f"{state.get('reason')}: {state.get('message')}" for state in states if state]
+    unmet = [condition for condition in status.get("conditions", []) if condition["status"] != "True"]
+    reasons += [condition["message"] for condition in unmet if condition.get("message")]
+    return "; ".join(reasons) or f"its phase is {status['phase']}"
