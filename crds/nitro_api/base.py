@@ -141,11 +141,11 @@ class Rule:
         """The rule with the sentence about that object."""
         if self.exact is None:
             return self
-        said = re.sub(r"{(\w+)}", lambda field: str(getattr(model, to_snake(field[1]))), self.exact)
-        return replace(self, sentence=said)
+        sentence = re.sub(r"{(\w+)}", lambda field: str(getattr(model, to_snake(field[1]))), self.exact)
+        return replace(self, sentence=sentence)
 
     @property
-    def said_in_cel(self) -> str | None:
+    def message_expression(self) -> str | None:
         """The sentence of `about` as a CEL expression; None if `exact` is None."""
         if self.exact is None:
             return None

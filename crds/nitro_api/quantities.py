@@ -50,9 +50,9 @@ def _amount_of(text: str) -> float:
     return float(number) * float(factor)
 
 
-def compare(one: str, other: str) -> int:
+def compare(left: str, right: str) -> int:
     """-1, 0 or 1, as the one quantity is less than, equal to or more than the other: 1.1 is 1100m."""
-    first, second = (Fraction(number) * factor for number, factor in map(_parsed, (one, other)))
+    first, second = (Fraction(number) * factor for number, factor in map(_parsed, (left, right)))
     return (first > second) - (first < second)
 
 

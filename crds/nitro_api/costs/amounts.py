@@ -15,9 +15,9 @@ def dollars(*parts: float) -> tuple[str, ...]:
     smallest = min((part for part in parts if part > 0), default=1.0)
     decimals = min(max(_FEWEST, math.ceil(-math.log10(smallest))), _MOST)
     units = [part * 10**decimals for part in parts]
-    whole = [math.floor(unit) for unit in units]
+    floors = [math.floor(unit) for unit in units]
     total = round(math.fsum(units))
-    by_loss = sorted(range(len(units)), key=lambda index: whole[index] - units[index])
-    for index in by_loss[: total - sum(whole)]:
-        whole[index] += 1
-    return tuple(f"${amount / 10**decimals:,.{decimals}f}" for amount in (total, *whole))
+    by_loss = sorted(range(len(units)), key=lambda index: floors[index] - units[index])
+    for index in by_loss[: total - sum(floors)]:
+        floors[index] += 1
+    return tuple(f"${amount / 10**decimals:,.{decimals}f}" for amount in (total, *floors))

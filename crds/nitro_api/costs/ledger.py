@@ -110,10 +110,10 @@ class Ledger:
 
     def _replay(self) -> None:
         data = self.path.read_bytes()
-        whole, _, cut = data.rpartition(b"\n")
+        complete, _, cut = data.rpartition(b"\n")
         if cut:
             os.truncate(self.path, len(data) - len(cut))
-        for number, line in enumerate(whole.splitlines(), start=1):
+        for number, line in enumerate(complete.splitlines(), start=1):
             try:
                 self._add(self._parse(json.loads(line)))
             except (ValueError, KeyError, TypeError) as error:

@@ -39,8 +39,8 @@ class ModelledCosts:
     @classmethod
     def of(cls, spec: JobSpec) -> Self:
         """The costs of the rounds of a resolved job whose algorithm is `ppo`."""
-        alone, two = _dollars(spec, 1), _dollars(spec, 2)
-        return cls(2 * alone - two, two - alone)
+        one_actor, two_actors = _dollars(spec, 1), _dollars(spec, 2)
+        return cls(2 * one_actor - two_actors, two_actors - one_actor)
 
     @property
     def ratio(self) -> float:

@@ -60,13 +60,13 @@ def names_at(location: Location) -> set[str] | None:
 
 def _below(kind: Any, part: str | int) -> Iterator[Any]:
     """The types that the value at `part` of such a value may have."""
-    found: list[Any] = [annotation for name, annotation in _fields(kind) if name == part]
+    kinds: list[Any] = [annotation for name, annotation in _fields(kind) if name == part]
     if get_origin(kind) is list:
-        found = [get_args(kind)[0]]
+        kinds = [get_args(kind)[0]]
     elif get_origin(kind) is dict:
-        found = [get_args(kind)[1]]
-    for one in found:
-        yield from _options(one)
+        kinds = [get_args(kind)[1]]
+    for child in kinds:
+        yield from _options(child)
 
 
 def _options(kind: Any) -> Iterator[Any]:
@@ -110,7 +110,7 @@ def load_job(
     """
     data, mistakes = _read(source, overrides)
     about, wrong = _check(data)
-    mistakes += _told(wrong)
+    mistakes += _reported(wrong)
     places = [place for place, _ in wrong]
     if about is not None and not _touched(places, ("spec", "environment")):
         mistakes += look_up(about.spec)
@@ -173,7 +173,7 @@ def resolve_stored(stored: Mapping[str, Any]) -> ResolvedJob:
     plain = {name: stored[name] for name in ("apiVersion", "kind", "spec")}
     job = load_job({**plain, "metadata": metadata})
     # The status is the learner's: it may be anything.
-    status = found if isinstance(found := stored.get("status"), Mapping) else {}
+    status = reported if isinstance(reported := stored.get("status"), Mapping) else {}
     training = status.get("training")
     if isinstance(training, Mapping) and "round" in training:
         known = TrainingStatus.model_validate(dict(training))
@@ -187,27 +187,27 @@ def _check(data: dict[str, Any]) -> tuple[NitroTrainingJob | None, list[tuple[Lo
     Pydantic checks an object's rules only if all of its fields are right. So wrong fields are removed, and
     required ones are replaced by a right value. Then every rule is checked that does not read these fields.
     """
-    found: list[tuple[Location, FieldError]] = []
+    mistakes: list[tuple[Location, FieldError]] = []
     while True:
-        places = [place for place, _ in found]
+        places = [place for place, _ in mistakes]
         rest = _without(data, places)
         try:
             job = NitroTrainingJob.model_validate(rest, by_alias=True, by_name=False, context=WITHOUT_RULES)
         except ValidationError as error:
-            fresh = [one for one in located_errors(error, data) if not _touched(places, one[0])]
+            fresh = [mistake for mistake in located_errors(error, data) if not _touched(places, mistake[0])]
             if not fresh:
-                return None, found
-            found += fresh
+                return None, mistakes
+            mistakes += fresh
         else:
             meant = [place for place in map(meant_place, places) if place and value_at(data, place) is ABSENT]
-            return job, [*found, *broken_rules(job, data, [*places, *meant])]
+            return job, [*mistakes, *broken_rules(job, data, [*places, *meant])]
 
 
-def _told(found: Sequence[tuple[Location, FieldError]]) -> list[FieldError]:
+def _reported(mistakes: Sequence[tuple[Location, FieldError]]) -> list[FieldError]:
     """The mistakes without fields that are missing only because their names are misspelt, which is the
     mistake to mend."""
-    meant = {meant_place(place) for place, _ in found}
-    return [mistake for place, mistake in found if not (mistake.value is ABSENT and place in meant)]
+    meant = {meant_place(place) for place, _ in mistakes}
+    return [mistake for place, mistake in mistakes if not (mistake.value is ABSENT and place in meant)]
 
 
 def _without_mistakes(data: dict[str, Any], places: Sequence[Location]) -> NitroTrainingJob | None:
@@ -220,7 +220,7 @@ def _without_mistakes(data: dict[str, Any], places: Sequence[Location]) -> Nitro
 
 def _touched(places: Sequence[Location], place: Location) -> bool:
     """Whether one of the places equals this one, lies within it or contains it."""
-    return any(related(one, place) for one in places)
+    return any(related(other, place) for other in places)
 
 
 def _without(data: dict[str, Any], places: Sequence[Location]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class _Loader(yaml.SafeLoader):
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
-    def whole(self, node: yaml.ScalarNode) -> float | int | str:
+    def integer(self, node: yaml.ScalarNode) -> float | int | str:
         text = str(node.value).replace("0o", "0")
         try:
             value = self.construct_yaml_int(yaml.ScalarNode(node.tag, text))
@@ -56,7 +56,7 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
 _Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.whole)
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.integer)
 _Loader.add_constructor("tag:yaml.org,2002:bool", _Loader.truth)
 
 

@@ -31,7 +31,7 @@ def memory_of(pod: Pod) -> float:
 def asleep(pod: Pod) -> bool:
     """Whether a pod's actor has no more CPU than a sleeper: the kubelet has granted it no more, or has taken
     it back. What its spec requests counts while the kubelet has not said what it has granted."""
-    granted = _said(pod, ACTOR, "cpu")
+    granted = _granted(pod, ACTOR, "cpu")
     if granted is None:
         return to_sleep(pod)
     return granted <= SLEEPING_VCPU
@@ -62,16 +62,19 @@ def _wanted(pod: Pod) -> list[Mapping[str, Any]]:
 
 def _counted(pod: Pod, wanted: Mapping[str, Any], resource: str) -> float:
     spec = _amount(_requests(wanted).get(resource)) or 0.0
-    return max(spec, _said(pod, wanted["name"], resource) or 0.0)
+    return max(spec, _granted(pod, wanted["name"], resource) or 0.0)
 
 
-def _said(pod: Pod, name: str, resource: str) -> float | None:
+def _granted(pod: Pod, name: str, resource: str) -> float | None:
     """The most that a kubelet reports for a container: what it has set aside, and what is in force."""
-    told = pod.get("status") or {}
-    statuses = [*(told.get("initContainerStatuses") or []), *(told.get("containerStatuses") or [])]
+    pod_status = pod.get("status") or {}
+    statuses = [
+        *(pod_status.get("initContainerStatuses") or []),
+        *(pod_status.get("containerStatuses") or []),
+    ]
     status: Mapping[str, Any] = next((container for container in statuses if container["name"] == name), {})
-    said = [(status.get("allocatedResources") or {}).get(resource), _requests(status).get(resource)]
-    return max((amount for amount in map(_amount, said) if amount is not None), default=None)
+    amounts = [(status.get("allocatedResources") or {}).get(resource), _requests(status).get(resource)]
+    return max((amount for amount in map(_amount, amounts) if amount is not None), default=None)
 
 
 def _requests(of: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -151,8 +151,8 @@ def divide(need: PoolNeed, held: int, slopes: Slopes, *, let_go: bool = True) ->
 
 def _sizes(need: PoolNeed, held: int) -> set[int]:
     """The numbers that can be the answer. All pods between two neighbours are in the same state."""
-    said = [*need.later, *need.past, *need.returned]
-    return {held, need.now, *(entry.pods for entry in said)}
+    entries = [*need.later, *need.past, *need.returned]
+    return {held, need.now, *(entry.pods for entry in entries)}
 
 
 @dataclass(frozen=True)

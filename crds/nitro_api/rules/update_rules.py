@@ -61,13 +61,13 @@ def changeable(name: str, paths: tuple[str, ...] = (*MUTABLE, *MENDABLE)) -> lis
 def mendable_settings(spec: JobSpec) -> dict[str, Any]:
     """The values of MENDABLE that differ from their defaults. A later version may add fields, so a job that
     does not use them has the same settings in both versions. A cache without resources is none."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for part, model in (("actor", spec.actor), ("learner", spec.learner)):
         given = model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         kept = {name: given.get(name) for name in changeable(part, MENDABLE)}
-        found[part] = {name: value for name, value in kept.items() if value not in (None, {}, [])}
+        settings[part] = {name: value for name, value in kept.items() if value not in (None, {}, [])}
     if spec.tracking is not None:
-        found["tracking"] = spec.tracking.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        settings["tracking"] = spec.tracking.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if spec.cache is not None and spec.cache.resources is not None:
-        found["cache"] = spec.cache.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    return found
+        settings["cache"] = spec.cache.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return settings

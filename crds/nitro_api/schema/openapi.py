@@ -36,16 +36,16 @@ def descriptions(model: type[Model]) -> dict[str, str]:
     them when each class is made, which makes every import of nitro_api slower.
     """
     if model not in _UNIONS:
-        classes = [each for each in reversed(model.__mro__) if issubclass(each, Model)]
-        return {name: text for each in classes for name, text in _own(each).items()}
+        classes = [base for base in reversed(model.__mro__) if issubclass(base, Model)]
+        return {name: text for base in classes for name, text in _own(base).items()}
     records = _UNIONS[model]
-    found: dict[str, str] = {}
+    merged: dict[str, str] = {}
     for record in records.values():
         for name, text in descriptions(record.hyperparameters).items():
             before, default, rest = text.partition("Default:")
             owners = ", ".join(owners_of(model.model_fields[name].alias or name, records))
-            found.setdefault(name, f"{before}Algorithms: {owners}. {default}{rest}".rstrip())
-    return found
+            merged.setdefault(name, f"{before}Algorithms: {owners}. {default}{rest}".rstrip())
+    return merged
 
 
 def _own(model: type[Model]) -> dict[str, str]:
@@ -91,8 +91,8 @@ def _schema_of(model: type[Model]) -> Schema:
 
 def _validation(rule: Rule) -> dict[str, str]:
     shown = {"rule": rule.cel, "message": rule.sentence}
-    if rule.said_in_cel:
-        shown["messageExpression"] = rule.said_in_cel
+    if rule.message_expression:
+        shown["messageExpression"] = rule.message_expression
     return {**shown, "fieldPath": f".{rule.path}"}
 
 
@@ -143,13 +143,13 @@ def _structural(node: Schema, definitions: dict[str, Schema]) -> Schema:
 
 
 def _models() -> dict[str, type[Model]]:
-    found: dict[str, type[Model]] = {}
+    models: dict[str, type[Model]] = {}
     pending: list[type[Model]] = [Model]
     while pending:
         model = pending.pop()
-        found[model.__name__] = model
+        models[model.__name__] = model
         pending += model.__subclasses__()
-    return found
+    return models
 
 
 @cache

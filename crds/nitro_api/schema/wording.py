@@ -86,9 +86,9 @@ def broken(rule: Rule, location: Location, data: dict[str, Any]) -> tuple[Locati
     return place, FieldError(dotted(place), value_at(data, place), rule.sentence)
 
 
-def related(one: Location, other: Location) -> bool:
+def related(first: Location, second: Location) -> bool:
     """Whether one place is the other or lies within it."""
-    return one[: len(other)] == other or other[: len(one)] == one
+    return first[: len(second)] == second or second[: len(first)] == first
 
 
 def _mistake(kind: str, location: Location, data: dict[str, Any], root: Schema | None) -> FieldError:

@@ -80,8 +80,8 @@ class NeedClock:
         if word is None or not self._believed:
             return None
         later = [
-            Later(self._at + one.after_seconds - now, math.ceil(one.actors / per_pod))
-            for one in word.needs_later or ()
+            Later(self._at + need.after_seconds - now, math.ceil(need.actors / per_pod))
+            for need in word.needs_later or ()
         ]
         past = [Later(now - at, math.ceil(actors / per_pod)) for at, actors in reversed(self._past)]
         returned = [Later(now - at, pods) for at, pods in reversed(self._returned)]
@@ -147,7 +147,7 @@ class WorkMemory:
         The first measurement of a sleep says nothing: for a part of its time the pod was awake.
         """
         least = max(WORKING_SHARE * pod_vcpu, WORKING_VCPU)
-        found: dict[str, float] = {}
+        seconds: dict[str, float] = {}
         for uid, since in self._asleep_since.items():
             usage, before = usages.get(uid), self._measured_at.get(uid, since)
             if usage is None or usage.at <= before:
@@ -158,10 +158,10 @@ class WorkMemory:
             self._measured_at[uid] = usage.at
             if usage.vcpu >= least:
                 self.working.add(uid)
-                found[uid] = (usage.at - before).total_seconds()
+                seconds[uid] = (usage.at - before).total_seconds()
             else:
                 self.working.discard(uid)
-        return found
+        return seconds
 
     def is_hidden(self, worked: Mapping[str, float], need: PoolNeed | None, awake: int) -> bool:
         """Whether sleepers have worked again and again that the learner has not said that it needs.
@@ -219,7 +219,7 @@ class SleepMemory:
             by_address = {
                 pod["status"].get("podIP"): pod["metadata"]["uid"] for pod in pods if pod.get("status")
             }
-            self.order = [by_address[one] for one in self._addresses if one in by_address]
+            self.order = [by_address[address] for address in self._addresses if address in by_address]
             self.been_ready = set(self.order)
             self._addresses = ()
         present = {pod["metadata"]["uid"] for pod in pods}
