@@ -48,10 +48,10 @@ class PolicySet:
             ValueError: nobody learns an agent's policy, or two learn one policy.
         """
         self.learners = tuple(learners)
-        self._on_policy = [one for one in learners if isinstance(one, OnPolicyLearner)]
-        self._off_policy = [one for one in learners if isinstance(one, OffPolicyLearner)]
+        self._on_policy = [learner for learner in learners if isinstance(learner, OnPolicyLearner)]
+        self._off_policy = [learner for learner in learners if isinstance(learner, OffPolicyLearner)]
         fed = self._on_policy if feeding == "rounds" else self._off_policy
-        if misfits := [type(one).__name__ for one in learners if one not in fed]:
+        if misfits := [type(learner).__name__ for learner in learners if learner not in fed]:
             raise TypeError(f"{', '.join(misfits)} cannot be fed by {feeding}")
         self.feeding = feeding
         self.agents = dict(agents)
@@ -132,7 +132,8 @@ class PolicySet:
             "version": self.version,
             "agents": self.agents,
             "policies": {
-                name: {"meta": one.meta, "tensors": one.tensors} for name, one in self.weights().items()
+                name: {"meta": weights.meta, "tensors": weights.tensors}
+                for name, weights in self.weights().items()
             },
         }
 

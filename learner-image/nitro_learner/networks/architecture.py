@@ -13,7 +13,7 @@ class NetworkMisfit(Exception):  # noqa: N818
     """The environment's observations do not fit the job's network; the message says what to change."""
 
 
-def network_of(network: Network, one: AgentClass, environment: str) -> ActorCritic:
+def network_of(network: Network, agent_class: AgentClass, environment: str) -> ActorCritic:
     """The policy and the critic of the only agent of an environment.
 
     Args:
@@ -24,9 +24,9 @@ def network_of(network: Network, one: AgentClass, environment: str) -> ActorCrit
     Raises:
         NetworkMisfit: the observations do not fit the network.
     """
-    shape = one.observation["shape"]
+    shape = agent_class.observation["shape"]
     inputs = _image(network, shape, environment) if network.type == "conv" else math.prod(shape)
-    return ActorCritic(inputs, inputs, network, one.action, alone=True)
+    return ActorCritic(inputs, inputs, network, agent_class.action, alone=True)
 
 
 def _image(network: Network, shape: Sequence[int], environment: str) -> Image:

@@ -40,8 +40,8 @@ class Alone(FeedForward):
 
     standardises_twice = True  # as in all runs of one agent
 
-    def network(self, one: AgentClass) -> ActorCritic:
-        return network_of(self._team.network, one, self._team.environment.id)
+    def network(self, agent_class: AgentClass) -> ActorCritic:
+        return network_of(self._team.network, agent_class, self._team.environment.id)
 
     def passes(
         self, network: ActorCritic, parameters: Tensor, c: Coefficients, kl: Sequence[float]
@@ -71,8 +71,8 @@ class Alone(FeedForward):
         return {agent: [agent]}, {agent: state}
 
     def _described(self) -> dict[str, Any]:
-        (one,) = self._team.classes
-        return self.description(one)
+        (agent_class,) = self._team.classes
+        return self.description(agent_class)
 
     def _values(self, network: ActorCritic, parameters: Tensor, inputs: Tensor) -> Tensor:
         return values_in_chunks(network, parameters, inputs)

@@ -68,7 +68,7 @@ class Ppo:
             model = RecurrentModel
         self._model = model(team, device)
         self._team, self.settings, self._device = team, self._model.settings, device
-        self._networks = {one.name: self._model.network(one) for one in team.classes}
+        self._networks = {agent_class.name: self._model.network(agent_class) for agent_class in team.classes}
         self._groups = Groups.initial(team)
         self.learned = {name: self._fresh(name) for name in self._groups.policies}
 
@@ -88,8 +88,8 @@ class Ppo:
     def batch(self, name: str, fragments: list[Fragment], round: int) -> PolicyBatch[Any]:
         """A policy's samples of a round, with advantages that are not standardised. The round is taken into
         the policy's statistics."""
-        one, positions = self._groups.class_of(name), self._groups.positions(name)
-        rollouts = PolicyRollouts(self._team, one, positions, fragments)
+        agent_class, positions = self._groups.class_of(name), self._groups.positions(name)
+        rollouts = PolicyRollouts(self._team, agent_class, positions, fragments)
 
         def choose(choices: int) -> np.ndarray | None:
             if rollouts.agents == 1 or self._team.group_batch != "equal":
@@ -189,7 +189,7 @@ class Ppo:
         mask = None if available is None else torch.from_numpy(available).to(self._device)
         seen = [self.distributions(agent, observations, mask) for agent in agents]
         family = distribution_of(self._groups.class_of(self._groups.agents[agents[0]]).action)
-        return np.array([[family.kl(one, other).mean().item() for other in seen] for one in seen])
+        return np.array([[family.kl(p, q).mean().item() for q in seen] for p in seen])
 
     def distributions(self, agent: str, observations: np.ndarray, available: Tensor | None) -> Tensor:
         """The parameters of an agent's action distributions, [m, .].
@@ -200,9 +200,9 @@ class Ppo:
             available: bool [m, C]; None where all actions are.
         """
         name = self._groups.agents[agent]
-        policy, one = self.learned[name], self._groups.class_of(name)
+        policy, agent_class = self.learned[name], self._groups.class_of(name)
         seen = observations if policy.observations is None else policy.observations(observations)
-        rows = torch.from_numpy(inputs(self._team, one, agent, seen)).to(self._device)
+        rows = torch.from_numpy(inputs(self._team, agent_class, agent, seen)).to(self._device)
         return self._model.distributions(self.network(name), policy.parameters[None], rows, available)
 
     def state_dict(self) -> dict[str, Any]:
@@ -240,10 +240,10 @@ class Ppo:
 
     def _fresh(self, name: str) -> AgentPolicy:
         """A policy as a run begins with it."""
-        one, memory = self._groups.class_of(name), self._team.network.memory_size
+        agent_class, memory = self._groups.class_of(name), self._team.network.memory_size
         generator = self._model.generator("initial", 0, name)
         policy = AgentPolicy.fresh(
-            self.network(name), self.settings, one.observation, generator, self._device
+            self.network(name), self.settings, agent_class.observation, generator, self._device
         )
         if self._model.central and self.settings.normalise_observations:
             policy = replace(policy, states=ObservationNormaliser((self._team.global_state_size,)))
@@ -272,15 +272,15 @@ def parted(
         generator draws.
     """
     count = min(math.ceil(raw.size / (settings.minibatch_size or raw.size)), raw.units)
-    each = settings.standardise_advantages == "minibatch"
-    each = each and (twice or (count > 1 and raw.units == raw.size))
-    whole = raw
+    per_minibatch = settings.standardise_advantages == "minibatch"
+    per_minibatch = per_minibatch and (twice or (count > 1 and raw.units == raw.size))
+    standardised = raw
     if settings.standardise_advantages != "off":
-        whole = raw.with_advantages(raw.standardised())
-    source = whole if twice or not each else raw
+        standardised = raw.with_advantages(raw.standardised())
+    source = standardised if twice or not per_minibatch else raw
 
     def minibatches(generators: Sequence[torch.Generator]) -> Iterator[Data]:
         for minibatch in source.shuffled(generators, count) if count > 1 else [source]:
-            yield minibatch.with_advantages(minibatch.standardised()) if each else minibatch
+            yield minibatch.with_advantages(minibatch.standardised()) if per_minibatch else minibatch
 
-    return whole, minibatches
+    return standardised, minibatches

@@ -138,8 +138,8 @@ def gradient(
             by_kl = network.family.grad_kl(part.distribution, params)
             by_params += by_kl * penalties.repeat_interleave(part.size)[:, None]
         if part.weights is not None:
-            each = (part.stacked(part.weights) / acted).flatten()
-            by_params, by_values = by_params.mul_(each[:, None]), by_values.mul_(each)
+            weights = (part.stacked(part.weights) / acted).flatten()
+            by_params, by_values = by_params.mul_(weights[:, None]), by_values.mul_(weights)
         network.backpropagate(theta, trace, by_params, by_values, into)
 
 
@@ -165,9 +165,9 @@ def means(parts: Sequence[tuple[Samples, Terms]]) -> list[dict[str, float]]:
         if part.weights is not None:
             columns = [column * part.weights for column in columns]
         sums += torch.stack([part.stacked(column).sum(1, dtype=torch.float64) for column in columns]).cpu()
-    found = sums / acted_in([part for part, _ in parts])[:, 0].cpu()
+    averages = sums / acted_in([part for part, _ in parts])[:, 0].cpu()
     names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
-    return [dict(zip(names, column.tolist(), strict=True)) for column in found.T]
+    return [dict(zip(names, column.tolist(), strict=True)) for column in averages.T]
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:

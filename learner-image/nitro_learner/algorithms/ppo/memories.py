@@ -54,8 +54,8 @@ class CriticMemories:
 
     def state_dict(self) -> dict[str, Any]:
         """The part of a checkpoint."""
-        return {"running": {str(slot): one.copy() for slot, one in sorted(self._running.items())}}
+        return {"running": {str(slot): memory.copy() for slot, memory in sorted(self._running.items())}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict()`."""
-        self._running = {int(slot): np.array(one, np.float32) for slot, one in state["running"].items()}
+        self._running = {int(slot): np.array(memory, np.float32) for slot, memory in state["running"].items()}

@@ -29,7 +29,7 @@ class Minibatches(Protocol):
         ...
 
     @classmethod
-    def together(cls, each: Iterable[Self]) -> Self: ...
+    def together(cls, batches: Iterable[Self]) -> Self: ...
 
     def of(self, policy: int) -> Self: ...
 
@@ -180,13 +180,13 @@ class Samples:
         return (centred / deviation.clamp(min=1e-4)).flatten()
 
     @classmethod
-    def together(cls, each: Iterable[Samples]) -> Samples:
+    def together(cls, batches: Iterable[Samples]) -> Samples:
         """Stack samples of policies that have equally many."""
-        every = list(each)
-        if len(every) == 1:
-            return every[0]
-        columns = zip(*(one._columns() for one in every), strict=True)
-        return every[0]._view([torch.cat(column) for column in columns], sum(one.policies for one in every))
+        parts = list(batches)
+        if len(parts) == 1:
+            return parts[0]
+        columns = zip(*(part._columns() for part in parts), strict=True)
+        return parts[0]._view([torch.cat(column) for column in columns], sum(part.policies for part in parts))
 
     def _columns(self) -> tuple[Tensor, ...]:
         """All that are there, in the order of the attributes."""

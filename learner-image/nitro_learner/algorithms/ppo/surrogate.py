@@ -96,8 +96,8 @@ class PolicySurrogate(ABC, Generic[Network, Theta, Data]):
         leaves, parameters = self._leaves(theta, critic=objective == "total")
         weights = [part.samples.weights for part in parts]
         sizes = [
-            float(part.size) if each is None else each.sum().item()
-            for part, each in zip(parts, weights, strict=True)
+            float(part.size) if weight is None else weight.sum().item()
+            for part, weight in zip(parts, weights, strict=True)
         ]
         acted = max(sum(sizes), 1.0)
         shares = [partial(self._share, leaves, objective, part, acted) for part in parts]
@@ -108,10 +108,10 @@ class PolicySurrogate(ABC, Generic[Network, Theta, Data]):
         family, c, samples = self.network.family, self.coefficients, part.samples
         if objective == "total":
             params, values = self._outputs(theta, part)
-            each = terms(samples, params, values, family, c).loss(c)
+            losses = terms(samples, params, values, family, c).loss(c)
         else:
-            each = policy_objective(objective, family, samples, self._distributions(theta, part), c.clip)
-        return (each if samples.weights is None else each * samples.weights).sum() / acted
+            losses = policy_objective(objective, family, samples, self._distributions(theta, part), c.clip)
+        return (losses if samples.weights is None else losses * samples.weights).sum() / acted
 
 
 @dataclass(frozen=True, slots=True)

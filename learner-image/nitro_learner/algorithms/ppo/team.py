@@ -54,8 +54,8 @@ class FeedForwardPasses:
 class FeedForward(Model[ActorCritic, Samples]):
     """See `Model`."""
 
-    def network(self, one: AgentClass) -> ActorCritic:
-        return ActorCritic(*self.input_sizes(one), self._team.network, one.action)
+    def network(self, agent_class: AgentClass) -> ActorCritic:
+        return ActorCritic(*self.input_sizes(agent_class), self._team.network, agent_class.action)
 
     def batch(
         self,

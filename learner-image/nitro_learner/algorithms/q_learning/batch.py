@@ -41,7 +41,7 @@ class Lanes:
         cls,
         team: Team,
         groups: Groups,
-        one: AgentClass,
+        agent_class: AgentClass,
         policies: Sequence[str],
         *,
         joint: bool,
@@ -61,13 +61,14 @@ class Lanes:
             device: a torch device.
         """
         if joint or team.group_batch == "all":
-            members = [[at] for at, agent in enumerate(one.agents) if agent in team.agents]
+            members = [[at] for at, agent in enumerate(agent_class.agents) if agent in team.agents]
         else:
             members = [groups.positions(policy) for policy in policies]
-        played = [policies.index(groups.agents[one.agents[lane[0]]]) for lane in members]
+        played = [policies.index(groups.agents[agent_class.agents[lane[0]]]) for lane in members]
         # The columns of other teams' agents are never read.
         columns = [
-            0 if joint or agent not in team.agents else team.agents.index(agent) for agent in one.agents
+            0 if joint or agent not in team.agents else team.agents.index(agent)
+            for agent in agent_class.agents
         ]
         return cls(
             torch.tensor(played, device=device),
@@ -201,7 +202,7 @@ class Reader:
             joint: whether they have one value together.
             device: a torch device.
         """
-        self._classes = {one.name: len(one.agents) for one in team.classes}
+        self._classes = {agent_class.name: len(agent_class.agents) for agent_class in team.classes}
         self._joint, self._agent_ids, self._device = joint, team.agent_ids, device
 
     def transitions(self, picked: Picked, policies: Tensor) -> Transitions:

@@ -53,7 +53,10 @@ class QLearner:
         """
         self._model = (RecurrentQModel if team.network.recurrent else FeedForwardQModel)(team)
         self._team, self._settings, self._device = team, self._model.settings, device
-        self._classes = {one.name: one for one in team.classes if positions_of(team)[one.name]}
+        positions = positions_of(team)
+        self._classes = {
+            agent_class.name: agent_class for agent_class in team.classes if positions[agent_class.name]
+        }
         self._mixer = mixer_of(team)
         self._columns = columns_of(team, joint=self._mixer.joint)
         self._replay = ReplayBuffer(
@@ -64,7 +67,7 @@ class QLearner:
         )
         self._groups = Groups.initial(team)
         self._learned = Learned(
-            {name: self._fresh(one) for name, one in self._classes.items()},
+            {name: self._fresh(agent_class) for name, agent_class in self._classes.items()},
             self._mixer,
             self._mixer.initial(self._generator(_MIXER, self._first)).to(device),
             self._settings.adam_epsilon,
@@ -95,14 +98,14 @@ class QLearner:
         """See `Learner`."""
         published = {}
         for policy in self.policies:
-            one = self._groups.class_of(policy)
-            stack = self._learned.stacks[one.name]
+            agent_class = self._groups.class_of(policy)
+            stack = self._learned.stacks[agent_class.name]
             row = stack.names.index(policy)
             tensors = {
                 name: value[row].detach().cpu().numpy().copy()
                 for name, value in stack.network.named(stack.parameters).items()
             }
-            network = self._description(one) | {"epsilon": self.epsilon}
+            network = self._description(agent_class) | {"epsilon": self.epsilon}
             published[policy] = PolicyWeights(network, tensors)
         return published
 
@@ -150,20 +153,19 @@ class QLearner:
         self, agents: Sequence[str], observations: np.ndarray, available: np.ndarray | None
     ) -> np.ndarray:
         """See `SharingLearner`."""
-        one = self._groups.class_of(self._groups.agents[agents[0]])
-        stack = self._learned.stacks[one.name]
+        agent_class = self._groups.class_of(self._groups.agents[agents[0]])
+        stack = self._learned.stacks[agent_class.name]
         logs = []
         for agent in agents:
             row = stack.names.index(self._groups.agents[agent])
-            seen = torch.from_numpy(inputs(self._team, one, agent, observations)).to(self._device)
+            seen = torch.from_numpy(inputs(self._team, agent_class, agent, observations)).to(self._device)
             values = stack.network.first_values(stack.parameters[row : row + 1], seen[None])[0].double()
             mask = torch.ones_like(values, dtype=torch.bool)
             if available is not None:
                 mask = torch.from_numpy(available).to(self._device)
             spread = values[mask].std(correction=0).clamp(min=1e-12)
             logs.append(functional.log_softmax(torch.where(mask, values / spread, UNAVAILABLE), dim=1))
-        each = [[(one.exp() * (one - other)).sum(1).mean().item() for other in logs] for one in logs]
-        return np.array(each)
+        return np.array([[(p.exp() * (p - q)).sum(1).mean().item() for q in logs] for p in logs])
 
     def state_dict(self) -> dict[str, Any]:
         """See `Learner`."""
@@ -188,7 +190,7 @@ class QLearner:
         """See `Learner`."""
         check_network(state["networks"], self._descriptions())
         self._groups = Groups(self._team, state["groups"])
-        fresh = {name: self._fresh(one) for name, one in self._classes.items()}
+        fresh = {name: self._fresh(agent_class) for name, agent_class in self._classes.items()}
         self._learned.load_state_dict(state["learned"], fresh)
 
     def copy_slots(self, sources: Mapping[int, int]) -> None:
@@ -219,31 +221,31 @@ class QLearner:
                 "lower hyperparameters.learningRate or set hyperparameters.maxGradNorm"
             )
 
-    def _fresh(self, one: AgentClass) -> PolicyStack:
+    def _fresh(self, agent_class: AgentClass) -> PolicyStack:
         """The policies of a class as a run begins with them."""
-        action, s = one.action, self._settings
+        action, s = agent_class.action, self._settings
         if action["kind"] != "discrete":
             theirs = "continuous" if action["kind"] == "continuous" else "several whole numbers"
             raise TeamMisfit(
                 f"spec.algorithm.name: {self._team.algorithm} needs discrete actions, but those of "
-                f"{', '.join(one.agents)} are {theirs}. Take ippo or mappo"
+                f"{', '.join(agent_class.agents)} are {theirs}. Take ippo or mappo"
             )
-        size = input_size(self._team, one)
+        size = input_size(self._team, agent_class)
         network = self._model.network(size, action["n"])
         rows = {}
         for policy in self._groups.policies:
-            if policy in one.agents:
+            if policy in agent_class.agents:
                 generator = self._generator(_INITIAL, self._team.index(policy))
                 row = network.initial(generator).to(self._device)
                 rows[policy] = (row, row, AdamState.fresh(network.size, self._device))
         return PolicyStack(rows, network, s.adam_epsilon)
 
-    def _description(self, one: AgentClass) -> dict[str, Any]:
+    def _description(self, agent_class: AgentClass) -> dict[str, Any]:
         """The weights container's `network` of a class, without epsilon."""
-        return description(self._team, one, head="q", dueling=self._settings.dueling)
+        return description(self._team, agent_class, head="q", dueling=self._settings.dueling)
 
     def _descriptions(self) -> dict[str, Any]:
-        return {name: self._description(one) for name, one in self._classes.items()}
+        return {name: self._description(agent_class) for name, agent_class in self._classes.items()}
 
     @property
     def _first(self) -> int:

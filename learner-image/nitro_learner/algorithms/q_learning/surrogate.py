@@ -108,8 +108,8 @@ class TdSurrogate:
         mixed = self._mixed(torch.arange(self.size))
         total = self.weights.sum().clamp(min=1)
 
-        def mean(each: Tensor) -> float:
-            return float((each * self.weights).sum() / total)
+        def mean(values: Tensor) -> float:
+            return float((values * self.weights).sum() / total)
 
         return {
             "value_loss": mean(functional.huber_loss(mixed, self.targets, reduction="none")),
@@ -122,18 +122,18 @@ class TdSurrogate:
         sizes = [self.weights[:, rows].sum().item() for rows in parts]
         sign = 1.0 if objective == "total" else -1.0
         scale = sign / max(sum(sizes), 1.0)
-        leaves = [one.parameters for one in self.played]
+        leaves = [steps.parameters for steps in self.played]
         if self.mixer.size:
             leaves.append(self.mixer_parameters)
         return Function([partial(self._loss, rows, scale) for rows in parts], leaves), sizes
 
     def _loss(self, rows: Tensor, scale: float) -> Tensor:
-        each = functional.huber_loss(self._mixed(rows), self.targets[:, rows], reduction="none")
-        return (each * self.weights[:, rows]).sum() * scale
+        losses = functional.huber_loss(self._mixed(rows), self.targets[:, rows], reduction="none")
+        return (losses * self.weights[:, rows]).sum() * scale
 
     def _mixed(self, rows: Tensor) -> Tensor:
         """The values [K, m] that are compared with the targets of rows."""
-        chosen = torch.cat([one.chosen(rows) for one in self.played])
+        chosen = torch.cat([steps.chosen(rows) for steps in self.played])
         return self.mixer(self.mixer_parameters, chosen, None if self.state is None else self.state[rows])
 
 
@@ -193,10 +193,10 @@ def results_of(trainer: QTrainer, rows: Rows, stats: Mapping[str, float]) -> dic
         joint = result(list(leaves.values()), learned.mixer, mixing, slice(None), next(iter(norms.values())))
         return {policy: joint for name in leaves for policy in learned.stacks[name].names}
     results, begin = {}, 0
-    for name, one in leaves.items():
+    for name, leaf in leaves.items():
         for row, policy in enumerate(learned.stacks[name].names):
-            own = torch.nonzero(one.steps.policies == row)[:, 0]
-            played, norm = [one.of(row, own)], norms[name][row : row + 1]
+            own = torch.nonzero(leaf.steps.policies == row)[:, 0]
+            played, norm = [leaf.of(row, own)], norms[name][row : row + 1]
             results[policy] = result(played, Independent(), torch.zeros(0), begin + own, norm)
-        begin += len(one.steps.acted)
+        begin += len(leaf.steps.acted)
     return results

@@ -63,9 +63,11 @@ class QTrainer:
         device = learned.mixing.device
         self.learned = learned
         self.lanes = {
-            one.name: Lanes.of(team, groups, one, learned.stacks[one.name].names, joint=joint, device=device)
-            for one in team.classes
-            if one.name in learned.stacks
+            agent_class.name: Lanes.of(
+                team, groups, agent_class, learned.stacks[agent_class.name].names, joint=joint, device=device
+            )
+            for agent_class in team.classes
+            if agent_class.name in learned.stacks
         }
         self.units = ValueUnits.of_returns(len(replay.counts), settings.gamma)
         if settings.normalise_rewards:
@@ -106,7 +108,7 @@ class QTrainer:
             torch.cat(chosen), drawn, self._reader.tensor(weights)
         )
         gradients = {}
-        by_lanes = torch.split(by_chosen, [len(one) for one in chosen])
+        by_lanes = torch.split(by_chosen, [len(class_values) for class_values in chosen])
         for (name, part), by_lane in zip(drawn.by_class.items(), by_lanes, strict=True):
             stack, steps, (parameters, trace, values) = learned.stacks[name], part.steps, traces[name]
             by_values = torch.zeros_like(values).scatter_(

@@ -84,7 +84,7 @@ def rows_of(fragments: Sequence[Fragment], team: Team, columns: Columns, *, stat
     shapes = {fragment.tensors["terminated"].shape for fragment in fragments}
     if len(shapes) != 1:
         raise ValueError(f"Q-learners need fragments of one shape, got {sorted(shapes)}")
-    (shape,) = (Shape(*one) for one in shapes)
+    (shape,) = (Shape(*sizes) for sizes in shapes)
     parts = [_of_fragment(fragment, team, columns, state) for fragment in fragments]
     begins = np.cumsum([0, *(len(part["terminated"]) for part in parts[:-1])])
     steps = np.arange(shape.length * shape.envs).reshape(shape.length, shape.envs).T
@@ -158,9 +158,12 @@ def _ends(arrays: dict[str, Array], terminated: Array, team: Team, columns: Colu
     following = np.arange(len(terminated)) + arrays["following"]
     # A single agent goes on unless it ended by itself. A team goes on if one of its agents acts afterwards.
     goes_on = {
-        agent: (arrays[f"{one.name}/goes_on"][:, at], arrays[f"{one.name}/alive"][following, at])
-        for one in team.classes
-        for at, agent in enumerate(one.agents)
+        agent: (
+            arrays[f"{agent_class.name}/goes_on"][:, at],
+            arrays[f"{agent_class.name}/alive"][following, at],
+        )
+        for agent_class in team.classes
+        for at, agent in enumerate(agent_class.agents)
         if agent in team.agents
     }
     ends = [
@@ -173,7 +176,8 @@ def _ends(arrays: dict[str, Array], terminated: Array, team: Team, columns: Colu
 def positions_of(team: Team) -> dict[str, list[int]]:
     """Where the team's agents are on the class axis of each class."""
     return {
-        one.name: [at for at, agent in enumerate(one.agents) if agent in team.agents] for one in team.classes
+        agent_class.name: [at for at, agent in enumerate(agent_class.agents) if agent in team.agents]
+        for agent_class in team.classes
     }
 
 
@@ -181,11 +185,11 @@ def _rewards(fragment: Fragment, team: Team, columns: Columns) -> tuple[Array, N
     """The columns' rewards f32 and whether their agents acted, both [L, E, K]."""
     by_agent = {
         agent: (
-            fragment.by_class[one.name]["rewards"][..., at],
-            fragment.by_class[one.name]["alive"][..., at],
+            fragment.by_class[agent_class.name]["rewards"][..., at],
+            fragment.by_class[agent_class.name]["alive"][..., at],
         )
-        for one in team.classes
-        for at, agent in enumerate(one.agents)
+        for agent_class in team.classes
+        for at, agent in enumerate(agent_class.agents)
         if agent in team.agents
     }
     total = np.sum([by_agent[agent][0] for agent in team.agents], axis=0)

@@ -131,7 +131,10 @@ class ReplayBuffer:
     def state_dict(self) -> dict[str, Any]:
         """The state, whose rows are attachments. Each checkpoint names the attachments that it needs."""
         return {
-            "rounds": [{"begin": one.begin, "end": one.end, "rows": one.attachment} for one in self._rounds],
+            "rounds": [
+                {"begin": stored.begin, "end": stored.end, "rows": stored.attachment}
+                for stored in self._rounds
+            ],
             "end": self._end,
             "priorities": self._tree.weights.astype(np.float32),
             "largest": self._largest.copy(),
@@ -150,8 +153,8 @@ class ReplayBuffer:
                 "hyperparameters.bufferSize must stay as it was"
             )
         self._rounds = []
-        for one in state["rounds"]:
-            begin, end, attachment = int(one["begin"]), int(one["end"]), one["rows"]
+        for entry in state["rounds"]:
+            begin, end, attachment = int(entry["begin"]), int(entry["end"]), entry["rows"]
             if attachment is None:
                 continue
             arrays = attachment.arrays()

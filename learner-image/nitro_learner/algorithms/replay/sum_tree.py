@@ -80,17 +80,17 @@ class SumTree:
         if not (totals > 0).all():
             raise ValueError("a sum tree whose weights are all 0 has nothing to draw")
         rest = shares * totals
-        found = np.zeros(shares.shape, np.int64)
+        entries = np.zeros(shares.shape, np.int64)
         for level in reversed(self._levels):
-            sums = self._nodes(level)[trees, found].cumsum(-1)
+            sums = self._nodes(level)[trees, entries].cumsum(-1)
             # Rounding may leave a rest as large as all children. Then the last child with a weight is the
             # one.
             last = (sums < sums[..., -1:]).sum(-1)
             child = np.minimum((sums <= rest[..., None]).sum(-1), last)
             before = np.take_along_axis(sums, np.maximum(child - 1, 0)[..., None], -1)[..., 0]
             rest = rest - np.where(child > 0, before, 0.0)
-            found = found * _WIDTH + child
-        return found
+            entries = entries * _WIDTH + child
+        return entries
 
     def _nodes(self, level: Weights) -> Weights:
         """A level's weights by node, [K, nodes, 64]."""

@@ -28,8 +28,8 @@ from nitro_learner.data.batch import on_device
 class RecurrentModel(Model[RecurrentActorCritic, Sequences]):
     """See `Model`."""
 
-    def network(self, one: AgentClass) -> RecurrentActorCritic:
-        return RecurrentActorCritic(*self.input_sizes(one), self._team.network, one.action)
+    def network(self, agent_class: AgentClass) -> RecurrentActorCritic:
+        return RecurrentActorCritic(*self.input_sizes(agent_class), self._team.network, agent_class.action)
 
     def batch(
         self,
@@ -67,8 +67,8 @@ class RecurrentModel(Model[RecurrentActorCritic, Sequences]):
         keep = np.ones((length, 1, len(lane), 1), np.float32)
         keep[1:, 0, :, 0] -= ends.reshape(-1, length)[lane, :-1].T
         memory, critic_memory = (
-            on_device(each.reshape(len(ends) * lanes, -1)[lane][None], self._device)
-            for each in (rollouts.memory, before)
+            on_device(array.reshape(len(ends) * lanes, -1)[lane][None], self._device)
+            for array in (rollouts.memory, before)
         )
         sequences = Sequences(samples, length, on_device(keep, self._device), memory, critic_memory)
         return PolicyBatch(sequences, values, rollouts.slots, rollouts.envs, agents if chosen is None else 1)

@@ -41,13 +41,13 @@ class RecurrentPasses:
         for part in parts:
             rows = part.rows
             with torch.enable_grad():
-                found = self._terms(theta, part)
-                each = found.loss(self.coefficients)
+                loss_terms = self._terms(theta, part)
+                losses = loss_terms.loss(self.coefficients)
                 if self.penalties is not None:
-                    each = each + self.penalties.repeat_interleave(rows.size) * found.kl
+                    losses = losses + self.penalties.repeat_interleave(rows.size) * loss_terms.kl
                 if rows.weights is not None:
-                    each = each * rows.weights
-                into += torch.autograd.grad((rows.stacked(each) / acted).sum(), theta)[0]
+                    losses = losses * rows.weights
+                into += torch.autograd.grad((rows.stacked(losses) / acted).sum(), theta)[0]
         return into
 
     @torch.no_grad()

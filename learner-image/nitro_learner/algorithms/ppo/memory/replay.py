@@ -66,10 +66,10 @@ class CriticReplay:
         x = inputs.view(slots, length, lanes, -1).transpose(1, 2).flatten(0, 1)
         keep = torch.ones(slots * lanes, length, device=inputs.device)
         keep[:, 1:] -= self._lives_end.flatten(0, 1)[:, :-1].float()
-        found = self._run(x[None], self._memory.flatten(0, 1)[None], keep[None])[0]
-        self._remembered = found.view(slots, lanes, length, -1)
+        memories = self._run(x[None], self._memory.flatten(0, 1)[None], keep[None])[0]
+        self._remembered = memories.view(slots, lanes, length, -1)
         self.after = self._memory_after().cpu().numpy()
-        values = self._values(found.flatten(0, 1))
+        values = self._values(memories.flatten(0, 1))
         return values.view(slots, lanes, length).transpose(1, 2).flatten()
 
     def _memory_after(self) -> Tensor:
@@ -79,8 +79,8 @@ class CriticReplay:
         """The memories behind the truncated steps, [n, H]."""
         slots, lanes, length, size = self._remembered.shape
         by_agent = self._remembered.view(slots, lanes // self._agents, self._agents, length, size)
-        found = [own[cut[:, 1], :, cut[:, 0]] for own, cut in zip(by_agent, self._cut, strict=True)]
-        return torch.cat(found).flatten(0, 1)
+        memories = [own[cut[:, 1], :, cut[:, 0]] for own, cut in zip(by_agent, self._cut, strict=True)]
+        return torch.cat(memories).flatten(0, 1)
 
     def _run(self, x: Tensor, memory: Tensor, keep: Tensor) -> Tensor:
         _, critics = self._network.split(self._parameters[None])

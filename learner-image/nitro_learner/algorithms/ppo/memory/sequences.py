@@ -59,22 +59,22 @@ class Sequences:
 
     def of(self, policy: int) -> Sequences:
         """The sequences of one policy, by its number in the stack."""
-        one = slice(policy, policy + 1)
+        row = slice(policy, policy + 1)
         return Sequences(
             self.rows.of(policy),
             self.length,
-            self.keep[:, one],
-            self.memory[one],
-            self.critic_memory[one],
+            self.keep[:, row],
+            self.memory[row],
+            self.critic_memory[row],
         )
 
     def parts(self, rows: int) -> list[Sequences]:
         """The sequences in parts of at most `rows` samples of each policy, but one sequence at least."""
-        each = max(1, rows // self.length)
-        if each >= self.units:
+        per_part = max(1, rows // self.length)
+        if per_part >= self.units:
             return [self]
         numbers = torch.arange(self.units, device=self.memory.device).expand(len(self.memory), -1)
-        return [self.take(part) for part in torch.split(numbers, each, 1)]
+        return [self.take(part) for part in torch.split(numbers, per_part, 1)]
 
     def shuffled(self, generators: Sequence[torch.Generator], count: int) -> list[Sequences]:
         """The sequences in `count` parts of nearly equal size, in an order that each policy's generator
@@ -96,15 +96,15 @@ class Sequences:
         return self.rows.standardised()
 
     @classmethod
-    def together(cls, each: Iterable[Sequences]) -> Sequences:
+    def together(cls, batches: Iterable[Sequences]) -> Sequences:
         """Stack sequences of policies that have equally many."""
-        every = list(each)
-        if len(every) == 1:
-            return every[0]
+        parts = list(batches)
+        if len(parts) == 1:
+            return parts[0]
         return cls(
-            Samples.together([one.rows for one in every]),
-            every[0].length,
-            torch.cat([one.keep for one in every], 1),
-            torch.cat([one.memory for one in every]),
-            torch.cat([one.critic_memory for one in every]),
+            Samples.together([part.rows for part in parts]),
+            parts[0].length,
+            torch.cat([part.keep for part in parts], 1),
+            torch.cat([part.memory for part in parts]),
+            torch.cat([part.critic_memory for part in parts]),
         )

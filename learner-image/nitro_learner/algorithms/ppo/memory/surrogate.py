@@ -26,9 +26,9 @@ class RecurrentSurrogate(PolicySurrogate[RecurrentActorCritic, Theta, Sequences]
 
     def _drawn(self, seen: Sequences, rows: Tensor) -> list[Sequences]:
         weights = seen.rows.weights
-        whole = torch.ones_like(seen.rows.advantages) if weights is None else weights
-        drawn, needed = drawn_sequences(whole, rows, seen.length)
-        only = replace(seen, rows=replace(seen.rows, weights=whole * drawn))
+        full_weights = torch.ones_like(seen.rows.advantages) if weights is None else weights
+        drawn, needed = drawn_sequences(full_weights, rows, seen.length)
+        only = replace(seen, rows=replace(seen.rows, weights=full_weights * drawn))
         return only.take(needed[None]).parts(CHUNK)
 
     def _each(self, seen: Sequences) -> list[Sequences]:

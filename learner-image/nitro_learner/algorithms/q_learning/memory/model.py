@@ -54,9 +54,11 @@ class RecurrentQModel(QModel):
                 "Raise it, or lower spec.environment.rolloutLength"
             )
         memories = {
-            f"{one.name}/memory": _in_parts(rows, [f.by_class[one.name]["memory"] for f in fragments])
-            for one in self.team.classes
-            if f"{one.name}/actions" in rows.arrays
+            f"{agent_class.name}/memory": _in_parts(
+                rows, [f.by_class[agent_class.name]["memory"] for f in fragments]
+            )
+            for agent_class in self.team.classes
+            if f"{agent_class.name}/actions" in rows.arrays
         }
         drawable = np.zeros_like(rows.acted)
         drawable[rows.lanes[:, 0]] = rows.acted[rows.lanes].any(1)
@@ -75,12 +77,12 @@ class RecurrentQModel(QModel):
     def draw(
         self, replay: ReplayBuffer, shape: Shape, columns: Places, rng: np.random.Generator
     ) -> tuple[Places, NDArray[np.float32]]:
-        each = columns[:, :: shape.length]
-        first, probabilities = replay.draw(each, rng.random(each.shape))
+        sequence_columns = columns[:, :: shape.length]
+        first, probabilities = replay.draw(sequence_columns, rng.random(sequence_columns.shape))
         places = replay.along(first, shape.length, shape.envs).reshape(columns.shape)
         acted = replay.arrays["acted"][places, columns]
         # As `corrections`, but with 1 for the buffer's least likely sequence: a batch may be only one.
-        weights = (replay.least[each] / probabilities) ** self.settings.priority_beta
+        weights = (replay.least[sequence_columns] / probabilities) ** self.settings.priority_beta
         weights = weights.repeat(shape.length, axis=1) * acted / acted.sum(1, keepdims=True)
         return places, weights.astype(np.float32)
 
@@ -94,8 +96,8 @@ class RecurrentQModel(QModel):
     ) -> None:
         acted: NDArray[np.bool_] = replay.arrays["acted"][places, columns]
         by_sequence = (len(errors), -1, shape.length)
-        each = priority_errors(errors.reshape(by_sequence), acted.reshape(by_sequence))
-        replay.rate(columns[:, :: shape.length], places[:, :: shape.length], each)
+        sequence_errors = priority_errors(errors.reshape(by_sequence), acted.reshape(by_sequence))
+        replay.rate(columns[:, :: shape.length], places[:, :: shape.length], sequence_errors)
 
     def remembered(self, transitions: Transitions, picked: Picked, length: int) -> Transitions:
         by_sequence = (len(picked.places), -1, length)
@@ -119,11 +121,11 @@ def _in_parts(rows: Rows, before: Sequence[NDArray[np.float32]]) -> NDArray[np.f
     memories = np.concatenate(before)
     count, agents, size = memories.shape
     length = rows.shape.length
-    each = -(-size // length)
-    filled = np.zeros((count, agents, length * each), np.float32)
+    per_row = -(-size // length)
+    filled = np.zeros((count, agents, length * per_row), np.float32)
     filled[..., :size] = memories
-    parts = np.zeros((len(rows), agents, each), np.float32)
-    parts[rows.lanes] = filled.reshape(count, agents, length, each).swapaxes(1, 2)
+    parts = np.zeros((len(rows), agents, per_row), np.float32)
+    parts[rows.lanes] = filled.reshape(count, agents, length, per_row).swapaxes(1, 2)
     return parts
 
 
