@@ -33,8 +33,8 @@ import nitro_actor.startup  # noqa: F401 - before numpy loads
 from nitro_actor import traces
 from nitro_actor.actor import Actor
 from nitro_actor.answers import log_uncut
+from nitro_actor.base_service import BaseService
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError, NotInstalled
-from nitro_actor.doorkeeper import Doorkeeper
 from nitro_actor.logs import log, write_termination_message
 from nitro_actor.make_env import make_env, with_kwargs
 from nitro_actor.service import Service
@@ -103,7 +103,7 @@ def _number(name: str, kind: Callable[[str], _N], least: _N, most: _N) -> _N | N
     return value
 
 
-def _listen(service: Doorkeeper, port: int | None) -> None:
+def _listen(service: BaseService, port: int | None) -> None:
     on_termination(service.drain)
     http = listen(service, os.environ.get("NITRO_HOST") or _any_host(), port or 0)
     print(json.dumps({"event": "listening", "port": http.server_address[1]}), flush=True)

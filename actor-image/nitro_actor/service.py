@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from nitro_actor import keys, traces
 from nitro_actor.actor import Actor
 from nitro_actor.answers import Answer, RefusedError, work
-from nitro_actor.doorkeeper import Doorkeeper
+from nitro_actor.base_service import BaseService
 from nitro_actor.logs import log, write_termination_message
 from nitro_actor.protocol.request import Request
 from nitro_actor.store import Store, StoreError
@@ -84,7 +84,7 @@ _LAST_SECONDS = 1.0
 """The process ends this long after that, even if the environment never lets another thread run."""
 
 
-class Service(Doorkeeper):
+class Service(BaseService):
     """Connect the threads of HTTP connections with the actor in the main thread.
 
     Args:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nitro_actor.answers import Answer, RefusedError
-from nitro_actor.doorkeeper import Doorkeeper
+from nitro_actor.base_service import BaseService
 from nitro_actor.logs import log
 
 _POLL_SECONDS = 0.05
@@ -76,7 +76,7 @@ class _Member:
                 self._listening.set()
 
 
-class Team(Doorkeeper):
+class Team(BaseService):
     """The service of a pod with several actors. It has no environment itself.
 
     A process may end because its environment crashed or hung. It is started again, and its request is broken

@@ -12,7 +12,7 @@ from typing import Any
 
 from nitro_actor import wire
 from nitro_actor.answers import RefusedError, failure, logged
-from nitro_actor.doorkeeper import Doorkeeper
+from nitro_actor.base_service import BaseService
 
 HEAD_SECONDS = 10.0
 """The head of a request must have arrived whole this long after its first byte."""
@@ -96,7 +96,7 @@ class _Connections:
 class _Handler(BaseHTTPRequestHandler):
     """HTTP/1.1 with keep-alive. `service` and `connections` are set on the class that `listen` makes."""
 
-    service: Doorkeeper
+    service: BaseService
     connections: _Connections
     protocol_version = "HTTP/1.1"
     server_version = "nitro-actor"
@@ -252,7 +252,7 @@ class _HttpServer(ThreadingHTTPServer):
         """Log nothing of a broken connection; errors of requests have been answered."""
 
 
-def listen(service: Doorkeeper, host: str, port: int) -> ThreadingHTTPServer:
+def listen(service: BaseService, host: str, port: int) -> ThreadingHTTPServer:
     """Accept connections in a thread; port 0 picks a free one, and host `::` is IPv4 as well."""
     connections = _Connections(MOST_CONNECTIONS)
     handler = type("Handler", (_Handler,), {"service": service, "connections": connections})

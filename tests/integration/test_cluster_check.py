@@ -20,8 +20,8 @@ import pytest
 
 from apiserver import ApiServer
 from job_redis import job_redis
+from nitro_actor.base_service import has_room
 from nitro_actor.check_process import Record
-from nitro_actor.doorkeeper import has_room
 from nitro_api import resolve_stored
 from nitro_api.spec.learner_status import TrainingStatus
 from nitro_learner.backends.knative import KnativeBackend

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from nitro_actor import wire
+from nitro_actor.check.call_checker import CallChecker
 from nitro_actor.check.findings import LITTLE_TIME, SEEDS_DIFFER, Clock, Findings, Skipped
-from nitro_actor.check.onlooker import Onlooker
 from nitro_actor.check.player import Player, Seen, difference
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.environment import Environment
@@ -39,10 +39,10 @@ def equal_seeds(player: Player, findings: Findings, clock: Clock) -> tuple[float
         Skipped: equal seeds cannot give equal episodes, or there was no time for a step.
     """
     raw = player.environment.raw()
-    onlooker = None if raw is None else Onlooker(raw, findings)
+    call_checker = None if raw is None else CallChecker(raw, findings)
     first = _play(player, _STEPS, Clock(_SHARE * clock.left()))
-    if onlooker is not None:
-        onlooker.end()
+    if call_checker is not None:
+        call_checker.end()
     before, steps = player.step_seconds, len(first) - 1
     second = _play(player, steps, clock)
     spent = player.reset_seconds, (player.step_seconds - before) / max(1, len(second) - 1)

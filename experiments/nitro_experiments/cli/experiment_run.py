@@ -59,10 +59,10 @@ def run_experiment(arguments: argparse.Namespace, experiment: Experiment, runs: 
         with contextlib.ExitStack() as stack:
             with writing("--dir", folder.path, "Name a folder that you may write to."):
                 stack.enter_context(RunDir(folder.path).locked())
-            sitting = _Sitting(arguments, folder, jobs)
+            session = _Session(arguments, folder, jobs)
             if experiment.search:
-                return sitting.search(experiment)
-            return sitting.compare(experiment, runs)
+                return session.search(experiment)
+            return session.compare(experiment, runs)
     except OtherJob as error:
         raise CommandError(f"{error}\nTo train the changed job, name another folder by --dir.") from None
     except BackendError as error:
@@ -95,7 +95,7 @@ def _jobs_of_cluster(arguments: argparse.Namespace, experiment: Experiment) -> N
     return jobs
 
 
-class _Sitting:
+class _Session:
     """One call of the command."""
 
     def __init__(

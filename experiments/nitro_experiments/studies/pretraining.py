@@ -89,7 +89,7 @@ class Episode:
     spent: Spent
 
 
-class _Diary(Listener):
+class _ReportCollector(Listener):
     """Collect the values that an episode's rewards need."""
 
     def __init__(self) -> None:
@@ -212,7 +212,7 @@ async def _play(
     source = np.random.SeedSequence([job.spec.seed, number])
     job.spec.seed = int(source.generate_state(1)[0])
     explorer = Explorer(job.spec, agent, np.random.default_rng(source))
-    diary = _Diary()
+    collector = _ReportCollector()
     attempt = _attempt(folder)
     run = f"pretraining-{number}"
     # An episode begins with policies that know nothing; the first one says how the environment fits.
@@ -222,7 +222,7 @@ async def _play(
             Sitting(job, run, CheckpointStore(attempt / "checkpoints", keep_last=1)),
             make_backend(job.spec, run, output=attempt / "actors.log"),
             Meter(ledger, job.spec.pricing),
-            listeners=[CsvMetrics(attempt / "metrics.csv", columns_of(job.spec)), diary, *fits],
+            listeners=[CsvMetrics(attempt / "metrics.csv", columns_of(job.spec)), collector, *fits],
             scaler=explorer,
         )
         for listener in fits:
@@ -234,12 +234,12 @@ async def _play(
                 raise Aborted from None
     if not outcome.finished:
         raise Interrupted
-    best = diary.best(outcome)
+    best = collector.best(outcome)
     return Episode(
         choices=explorer.choices[:-1],
         rewards=rewards(explorer.seconds, best, target, beta),
         best=best,
-        actors=[report.actors for report in diary.reports],
+        actors=[report.actors for report in collector.reports],
         spent=_spent(folder, job.spec.environment.rollout_length),
     )
 

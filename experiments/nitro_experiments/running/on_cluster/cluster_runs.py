@@ -18,7 +18,7 @@ from nitro_experiments.planning.plan import PlannedRun, plan
 from nitro_experiments.planning.spec import DEFAULT, Experiment
 from nitro_experiments.reading.folder import ExperimentDir
 from nitro_experiments.running.on_cluster.manifests import LABEL, RUN, digits, manifest, object_name
-from nitro_experiments.running.on_cluster.patience import PatientJobs, Waits, condition
+from nitro_experiments.running.on_cluster.retries import RetriedJobs, Waits, condition
 from nitro_experiments.running.on_cluster.run_files import RunFiles
 from nitro_experiments.running.places import Columns, Ending, columns_in
 from nitro_learner.backends.base import BackendError
@@ -52,7 +52,7 @@ class ClusterRuns:
     def __init__(self, folder: ExperimentDir, experiment: Experiment, jobs: NamespaceJobs) -> None:
         self._folder = folder
         self._experiment = experiment
-        self._jobs = PatientJobs(jobs)
+        self._jobs = RetriedJobs(jobs)
         self._closing = threading.Event()
         self._files = RunFiles(jobs, self._closing)
         self._rounds: dict[PurePosixPath, dict[int, dict[str, Any]]] = {}

@@ -1,4 +1,5 @@
-"""Who may enter a server, and when its process may end: what every service does before any work."""
+"""What every service behind an HTTP server does before any work: check the token, refuse requests while it
+starts or ends, and say when its process may end."""
 
 import hmac
 import json
@@ -94,7 +95,7 @@ def has_room(actors: int, cgroup: Path = _CGROUP) -> bool:
     return limit == "max" or int(limit) - used > used / actors
 
 
-class Doorkeeper(ABC):
+class BaseService(ABC):
     """The service behind an HTTP server.
 
     Args:

@@ -76,7 +76,7 @@ def _first(value: Any, wrong: Any) -> tuple[str, Any]:
     return (f"[{', '.join(map(str, index))}]" if index else ""), np.asarray(value)[index]
 
 
-class Onlooker:
+class CallChecker:
     """Look at each call of one copy.
 
     Args:

@@ -22,7 +22,7 @@ _WAIT_SECONDS = 60.0
 """After so long it is said what a job waits for."""
 
 
-class PatientJobs:
+class RetriedJobs:
     """The jobs of a namespace. A request that may pass is tried again, with growing random pauses.
 
     Every method raises ClusterError where the request is refused, and BackendError where there was no answer
