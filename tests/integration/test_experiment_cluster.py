@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -38,7 +36,7 @@ from nitro_learner.cluster.jobs import NamespaceJobs
 from nitro_learner.run import folders
 from nitro_learner.run.bucket import RunBucket
 from operator_support import eventually
-from train_support import LOADING
+from train_support import LOADING, nitro
 
 PATIENCE_SECONDS = 240.0
 VERSIONS = {"python": "3.11.2", "machine": "a pod", "torch": "2.15.0"}
@@ -476,20 +474,15 @@ def test_a_trial_of_a_search_has_a_manifest(tmp_path: Path) -> None:
 def test_the_command_finds_mistakes_and_says_where_the_jobs_are(
     experiment: Experiment, apiserver: ApiServer, cluster: Cluster, tmp_path: Path
 ) -> None:
-    def nitro(*arguments: str, kubeconfig: Path = apiserver.kubeconfig) -> subprocess.CompletedProcess[str]:
-        path = os.pathsep.join([str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")])
-        command = [sys.executable, "-m", "nitro_learner", "experiment", "run", str(tmp_path / "two.yaml")]
-        return subprocess.run(
-            [*command, "--dir", str(tmp_path / "results"), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            env={**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONPATH": path},
-        )
+    def run_here(
+        *arguments: str, kubeconfig: Path = apiserver.kubeconfig
+    ) -> subprocess.CompletedProcess[str]:
+        command = ("experiment", "run", tmp_path / "two.yaml", "--dir", tmp_path / "results")
+        return nitro(*command, *arguments, variables={"KUBECONFIG": str(kubeconfig)})
 
-    alone = nitro("--namespace", "a")
+    alone = run_here("--namespace", "a")
     assert (alone.returncode, alone.stderr) == (2, f"{LOADING}nitro: --namespace a: needs --cluster\n")
-    nowhere = nitro("--cluster", kubeconfig=tmp_path / "none")
+    nowhere = run_here("--cluster", kubeconfig=tmp_path / "none")
     assert nowhere.returncode == 1
     assert "Set KUBECONFIG" in nowhere.stderr
     assert not (tmp_path / "results").exists(), "nothing is begun"
@@ -498,7 +491,7 @@ def test_the_command_finds_mistakes_and_says_where_the_jobs_are(
         job = manifest(experiment, run, run.job, ExperimentDir(tmp_path / "results").identity())
         job["spec"]["seed"] = 99
         cluster.apply(job)
-    done = nitro("--cluster", "--namespace", cluster.namespace)
+    done = run_here("--cluster", "--namespace", cluster.namespace)
     assert done.returncode == 1
     assert f"jobs: kubectl get ntj --namespace {cluster.namespace} -l nitro.dev/experiment=two" in done.stdout
     assert "4 of 4 runs failed" in done.stderr

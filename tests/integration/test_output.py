@@ -1,6 +1,7 @@
 """Nothing that only shows a run ends it: terminals, logs, TensorBoard's events and pictures that fail."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -59,11 +60,23 @@ def test_a_terminal_that_shows_ascii_only_and_a_folder_whose_name_is_no_text(tmp
     assert nitro("report", name) == b"run-?/report.html\n"
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has done its only round."""
+    directory = tmp_path_factory.mktemp("trained")
+    done = nitro("train", write_job(directory, stop={"rounds": 1}), "--run-dir", directory / "run")
+    assert done.returncode == 0, done.stderr
+    return directory / "run"
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A copy of that run for one test."""
+    return shutil.copytree(trained, tmp_path / "run")
+
+
 @pytest.mark.parametrize("broken", ["log.jsonl", "actors.log", "tensorboard", "result.png"])
-def test_what_cannot_be_written_beside_a_run_is_a_warning(tmp_path: Path, broken: str) -> None:
-    run = tmp_path / "run"
-    path = write_job(tmp_path, stop={"rounds": 1})
-    assert nitro("train", path, "--run-dir", run).returncode == 0
+def test_what_cannot_be_written_beside_a_run_is_a_warning(run: Path, broken: str) -> None:
     place = run / broken
     if broken == "tensorboard":
         place.rename(run / "moved")
@@ -80,11 +93,7 @@ def test_what_cannot_be_written_beside_a_run_is_a_warning(tmp_path: Path, broken
     assert all(broken in line or "TensorBoard failed" in line for line in warnings)
 
 
-def test_a_log_on_a_full_disk_is_a_warning(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    path = write_job(tmp_path, stop={"rounds": 1})
-    assert nitro("train", path, "--run-dir", run).returncode == 0
+def test_a_log_on_a_full_disk_is_a_warning(run: Path) -> None:
     (run / "log.jsonl").unlink()
     (run / "log.jsonl").symlink_to("/dev/full")
     again = nitro("train", "--resume", run, "--set", "spec.stop.rounds=2")

@@ -53,7 +53,7 @@ class Browser:
 
     def look(self, page: Path, width: int, scheme: str) -> Look:
         """Open a file in a window of `width` CSS pixels, for one who prefers a light or dark `scheme`."""
-        self._resize(width)
+        self.resize(width)
         self._command(
             "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
         )
@@ -71,8 +71,13 @@ class Browser:
 
     def open(self, address: str, width: int) -> None:
         """Open an address in a window of `width` CSS pixels."""
-        self._resize(width)
+        self.resize(width)
         self._driver.get(address)
+
+    def resize(self, width: int) -> None:
+        """Give the window a width in CSS pixels. A page that is open is laid out anew, and not loaded again."""
+        metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._command("Emulation.setDeviceMetricsOverride", **metrics)
 
     def ask(self, script: str) -> Any:
         """What a JavaScript function of this body returns in the page."""
@@ -83,10 +88,6 @@ class Browser:
         return WebDriverWait(self._driver, PATIENCE_SECONDS).until(
             lambda driver: driver.execute_script(script)
         )
-
-    def _resize(self, width: int) -> None:
-        metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
-        self._command("Emulation.setDeviceMetricsOverride", **metrics)
 
     def _requests(self) -> list[str]:
         events = [json.loads(entry["message"])["message"] for entry in self._driver.get_log("performance")]
