@@ -89,6 +89,12 @@ def test_what_cannot_be_made_is_refused_with_its_field_and_a_remedy(
     assert error.value == (settings if path == "settings" else name if ":" in name else f"own_scalers:{name}")
 
 
+def test_in_a_pod_the_learners_image_must_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    with pytest.raises(JobInvalid, match="install its package in the learner's image"):
+        make("nowhere:Plateau")
+
+
 def test_the_line_of_the_users_code_is_told() -> None:
     with pytest.raises(JobInvalid) as refused:
         make("Refusing", {"patience": 0})
