@@ -10,12 +10,25 @@ from typing import Any
 from nitro_actor import traces
 from nitro_actor.config import EnvironmentConfigError, NotInstalled
 
+ACTOR_IMAGE = "the actor's image"
 _IN_AN_IMAGE = ("KUBERNETES_SERVICE_HOST", "AWS_LAMBDA_FUNCTION_NAME")
-"""Variables that only a cluster and Lambda set: there the actor's image has to hold the user's code."""
+"""Variables that only a cluster and Lambda set: there an image has to hold the user's code."""
 
 
-def load(entry_point: str) -> Any:
+def find_here() -> None:
+    """Let Python find modules in the current folder. It does so for the actors, which `python -m` starts, and
+    not for an installed program."""
+    here = str(Path.cwd())
+    if here not in sys.path and not sys.flags.safe_path:
+        sys.path.insert(0, here)
+
+
+def load(entry_point: str, *, image: str = ACTOR_IMAGE, ours: Path = traces.OURS) -> Any:
     """Import what an entry point names.
+
+    Args:
+        image: what has to hold the user's code on a cluster.
+        ours: the package that loads it; an error's place is not in it.
 
     Raises:
         EnvironmentConfigError: it cannot be loaded; the text says what to do.
@@ -26,19 +39,20 @@ def load(entry_point: str) -> Any:
     try:
         loaded = importlib.import_module(module)
     except ImportError as error:
-        where = traces.raised_at(error)  # empty if the user's module itself is missing
+        where = traces.raised_at(error, ours=ours)  # empty if the user's module itself is missing
         reason = traces.cut(traces.text(error), traces.MOST_SENTENCE // 2)
         missing = isinstance(error, ModuleNotFoundError)
         raise (NotInstalled if missing else EnvironmentConfigError)(
-            f"entryPoint {entry_point} cannot be loaded ({reason}{where}); {_remedy(module, error.name)}"
+            f"entryPoint {entry_point} cannot be loaded ({reason}{where}); {_remedy(module, error.name, image)}"
         ) from (error if where else None)
     except BaseException as error:  # a user's module may raise anything on import
         if not traces.of_its_code(error):
             raise
-        where = " in the actor's image" if _in_an_image() else ""
+        there = f" in {image}" if _in_an_image() else ""
+        where = traces.raised_at(error, ours=ours)
         raise EnvironmentConfigError(
             f"entryPoint {entry_point} cannot be loaded: importing {module} raised "
-            f"{traces.words(error)}{traces.raised_at(error)}; `python -c 'import {module}'`{where} must pass"
+            f"{traces.words(error)}{where}; `python -c 'import {module}'`{there} must pass"
         ) from error
     try:
         return attrgetter(attribute)(loaded)
@@ -48,10 +62,10 @@ def load(entry_point: str) -> Any:
         ) from error
 
 
-def _remedy(module: str, missing: str | None) -> str:
+def _remedy(module: str, missing: str | None, image: str) -> str:
     """What to do when an entry point's module, or a module that it imports, is missing."""
     if _in_an_image():
-        return "install its package in the actor's image"
+        return f"install its package in {image}"
     top = module.partition(".")[0]
     if missing is not None and missing.partition(".")[0] != top:
         return f"install what {module} needs for the Python that runs Nitro, {sys.executable}"

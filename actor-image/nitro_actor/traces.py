@@ -10,8 +10,9 @@ from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 
-_OURS = Path(__file__).parent
-_WORK = tuple(str(_OURS / name) for name in ("engines", "agents", "make_env.py"))
+OURS = Path(__file__).parent
+"""The folder of this package."""
+_WORK = tuple(str(OURS / name) for name in ("engines", "agents", "make_env.py"))
 """Functions that call the environment."""
 
 _LIBRARIES = (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")), "<")
@@ -50,14 +51,14 @@ class Frame:
         return f"{self.file}:{self.line} in {self.function}"
 
 
-def raised_at(error: BaseException) -> str:
-    """The place in the user's code that raised an error, as the end of a message; empty if it was
-    elsewhere."""
+def raised_at(error: BaseException, *, ours: Path = OURS) -> str:
+    """The place in the user's code that raised an error, as the end of a message; empty if it was elsewhere.
+    `ours` is a package that called the code."""
     frames = [
         Frame(entry.filename, entry.lineno or 0, entry.name)
         for entry in traceback.extract_tb(error.__traceback__)
     ]
-    frame = _own(frames[::-1])
+    frame = _own([frame for frame in frames[::-1] if not frame.file.startswith(str(ours))])
     return f" ({frame})" if frame else ""
 
 
@@ -180,7 +181,7 @@ def _own(frames: Sequence[Frame]) -> Frame | None:
 
 
 def _is_ours(frame: Frame) -> bool:
-    return frame.file.startswith(str(_OURS))
+    return frame.file.startswith(str(OURS))
 
 
 def _installed(frame: Frame) -> bool:

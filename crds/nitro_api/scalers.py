@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Literal
 WINDOW, MARLESS_WINDOW, GROWTH_WINDOW = 6, 10, 40
 """spec.scaling.window: the Nitro paper's, the MARLess paper's, and that of scaler growth."""
 
+OWN = "own"
+"""The scaler of a user's own class, which spec.scaling.entryPoint names."""
+
 SCORE_SETTINGS = ("window", "mode", "normalise", "surrogate")
 """The settings of spec.scaling from which scores are made."""
 
@@ -67,6 +70,7 @@ ALL = (
     ScalerRecord("minionsrl", fields=("agent",), required=("agent",), aims=("targetReward", "budgetDollars")),
     ScalerRecord("minionsrl-adapt", aims=("targetReward",)),
     _MARLESS,
+    ScalerRecord(OWN, settings=SCORE_SETTINGS, required=("entryPoint",)),
 )
 """In the order in which they are listed."""
 

@@ -30,7 +30,8 @@ class Config:
     lambda_endpoints: tuple[str, ...]
     """Hosts besides AWS's own that spec.backend.lambda.endpointUrl may name; `*` is any."""
     entry_points: bool
-    """Whether jobs may name a module that actors import: by environment.entryPoint, or in environment.id."""
+    """Whether jobs may name a module to import: by environment.entryPoint, in environment.id, or by
+    scaling.entryPoint."""
     metadata_prefixes: Mapping[str, tuple[str, ...]]
     """Beginnings of keys that jobs may give their pods besides the usual ones: `annotations` and `labels`."""
     apparmor: bool

@@ -181,6 +181,21 @@ def test_changes_of_immutable_fields_are_refused(name: str, apiserver: ApiServer
     assert any(sentence.endswith(f": {IMMUTABLE_SENTENCE}") for sentence in said[f"spec.{name}"])
 
 
+@pytest.mark.parametrize(
+    "change", ["spec.scaling.settings={weight: 0.25}", "spec.scaling.entryPoint=mine:Other"]
+)
+def test_a_scaler_of_ones_own_stays_as_it_was_made(change: str, apiserver: ApiServer, namespace: str) -> None:
+    created = "spec.scaling={entryPoint: 'mine:Plateau', settings: {weight: 0.5, deep: {list: [{a: 1}]}}}"
+    apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job(created)))
+    stored = apiserver.get("ntj", "hopper", "-n", namespace)["spec"]["scaling"]
+    assert stored["settings"] == {"weight": 0.5, "deep": {"list": [{"a": 1}]}}
+    longer = json.dumps(job(created, "spec.scaling.hold=60", "spec.stop.rounds=900"))
+    apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=longer)
+    with pytest.raises(KubectlError) as refused:
+        apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job(created, change)))
+    assert list(refusals(str(refused.value))) == ["spec.scaling"]
+
+
 def test_changes_of_mutable_fields_are_accepted(apiserver: ApiServer, namespace: str) -> None:
     apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job("spec.stop.rounds=10")))
     changes = (

@@ -25,6 +25,7 @@ def test_a_platform_without_entry_points_stops_such_jobs_at_their_checkpoint(
     with OperatorProcess(apiserver.kubeconfig, log, NITRO_ENTRY_POINTS="false"):
         brings = {"env": [{"name": "PYTHONPATH", "value": "/brought"}]}
         cluster.apply(job("after", environment=COMMANDS), job("registered"), job("brings", actor=brings))
+        cluster.apply(job("scales", scaling=COMMANDS))
         eventually(lambda: cluster.get("job", "registered-learner"), what="a learner without an entry point")
         for name in ("before", "after"):
             eventually(
@@ -37,6 +38,9 @@ def test_a_platform_without_entry_points_stops_such_jobs_at_their_checkpoint(
             assert cluster.condition(name, "Failed")["status"] == "False"
         eventually(lambda: cluster.condition("brings", "Ready").get("reason") == "EntryPointForbidden")
         assert "spec.actor.env" in cluster.condition("brings", "Ready")["message"]
+        eventually(lambda: cluster.condition("scales", "Ready").get("reason") == "EntryPointForbidden")
+        assert "spec.scaling.entryPoint: 'os:system'" in cluster.condition("scales", "Ready")["message"]
+        assert cluster.get("job", "scales-learner") is None
         assert cluster.get("job", "after-learner") is None
         assert cluster.get("services.serving.knative.dev", "after-actors") is None
         eventually(lambda: cluster.scale("before") == ("0", "1"), what="its actors are released")

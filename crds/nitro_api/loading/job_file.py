@@ -144,14 +144,18 @@ def _read(
 
 def lost_points(source: Path | str | dict[str, Any], overrides: Sequence[str] = ()) -> list[str]:
     """Warnings about floats of a valid job that are integers once it was applied to a cluster."""
-    kwargs = value_at(_read(source, overrides)[0], yamlfile.KWARGS)
-    lost = list(point_lost(kwargs)) if isinstance(kwargs, dict) else []
+    data = _read(source, overrides)[0]
+    return [text for field in yamlfile.UNTYPED for text in _lost_in(field, value_at(data, field))]
+
+
+def _lost_in(field: tuple[str, ...], given: Any) -> list[str]:
+    lost = list(point_lost(given)) if isinstance(given, dict) else []
     if not lost:
         return []
     path, value = lost[0]
     others = f", and {len(lost) - 1} more values alike" if len(lost) > 1 else ""
     return [
-        f"{'.'.join(yamlfile.KWARGS)}{path}: on a cluster {value!r} is {int(value)}{others}, because kubectl "
+        f"{'.'.join(field)}{path}: on a cluster {value!r} is {int(value)}{others}, because kubectl "
         f"and the API server drop the point; write {{{FLOAT}: {int(value)}}} where the constructor needs a "
         "float"
     ]

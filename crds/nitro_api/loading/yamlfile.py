@@ -65,9 +65,9 @@ def whole_if_integral(value: float) -> float | int:
     return int(value) if value.is_integer() and abs(value) < 1e21 else value
 
 
-KWARGS = ("spec", "environment", "kwargs")
-"""The field in which a float stays a float: its values go to a constructor that is not ours. All others have
-a type, RLlib's settings too, so 2.0 and 2 mean the same there."""
+UNTYPED = (("spec", "environment", "kwargs"), ("spec", "scaling", "settings"))
+"""The fields in which a float stays a float: their values go to a constructor that is not ours. All others
+have a type, RLlib's settings too, so 2.0 and 2 mean the same there."""
 
 _MOST_LEVELS = 40
 """Most levels that are read: more than any field of a job may have, and far fewer than Python's recursion
@@ -76,15 +76,15 @@ allows."""
 
 def as_stored(value: Any, place: Sequence[str] = (), levels: int = _MOST_LEVELS) -> Any:
     """A copy of what stands at a place of a job, with numbers as the API server stores them: 2.0 becomes 2,
-    except in KWARGS. An object or a list deeper than `levels` becomes a text. It is a mistake in every field,
-    so its contents do not matter."""
+    except in UNTYPED. An object or a list deeper than `levels` becomes a text. It is a mistake in every
+    field, so its contents do not matter."""
     if isinstance(value, dict | list) and not levels:
         return "..."
     if isinstance(value, dict):
         return {key: as_stored(item, (*place, str(key)), levels - 1) for key, item in value.items()}
     if isinstance(value, list):
         return [as_stored(item, place, levels - 1) for item in value]
-    if isinstance(value, float) and tuple(place[: len(KWARGS)]) != KWARGS:
+    if isinstance(value, float) and tuple(place[:3]) not in UNTYPED:
         return whole_if_integral(value)
     return value
 

@@ -15,7 +15,7 @@ from nitro_api.quantities import amount_of
 from nitro_api.resolution import episodes
 from nitro_api.resolution.known_end import known_rounds, least_steps
 from nitro_api.resolution.presets import preset_values, rllib_settings
-from nitro_api.scalers import RECORDS, ScalerName, ScalerRecord
+from nitro_api.scalers import OWN, RECORDS, ScalerName, ScalerRecord
 from nitro_api.spec.backend import LocalBackendSpec
 from nitro_api.spec.checkpoint import CheckpointVolume
 from nitro_api.spec.environment import Atari
@@ -124,7 +124,8 @@ def _resolve_scaling(spec: GivenSpec, preset: dict[str, Any]) -> None:
     """Fill in the scaler, what its score is made from, and a range and the first round's actors that fit the
     values that are set."""
     scaling = spec.scaling
-    scaler = scaling.scaler = scaling.scaler or preset["scaling.scaler"]
+    own = OWN if scaling.entry_point is not None else None
+    scaler = scaling.scaler = scaling.scaler or own or preset["scaling.scaler"]
     record = _record(scaler, spec)
     if scaling.schedule is not None:
         low, high, initial = min(scaling.schedule), max(scaling.schedule), scaling.schedule[0]

@@ -14,7 +14,7 @@ from nitro_api.spec.stop import GivenEvaluation, GivenStop
 from nitro_api.spec.tracking import MlflowTracking, WandbTracking
 
 _ID = "^[A-Za-z0-9_.:-]+(/[A-Za-z0-9_.:-]+)?$"
-_ENTRY_POINT = "^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_.]*$"
+ENTRY_POINT = "^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_.]*$"
 _BUCKET = "^[a-z0-9][a-z0-9.-]*[a-z0-9]$"
 _JOB_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 
@@ -45,9 +45,7 @@ declare(
     matching(
         "id", _ID, "must be an environment id such as Hopper-v5 or ALE/Pong-v5; remove other characters"
     ),
-    matching(
-        "entryPoint", _ENTRY_POINT, "must be module:attribute; write it as my_package.environments:make"
-    ),
+    matching("entryPoint", ENTRY_POINT, "must be module:attribute; write it as my_package.environments:make"),
     Rule(
         path="envsPerActor",
         cel="!has(self.envsPerActor) || !has(self.rolloutLength) || self.envsPerActor == 0 "

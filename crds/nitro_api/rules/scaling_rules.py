@@ -1,8 +1,9 @@
 """The rules of spec.scaling; see job_rules.py."""
 
 from nitro_api.algorithms.registry import listed
-from nitro_api.base import Rule, declare, set_to
-from nitro_api.scalers import ALL, having
+from nitro_api.base import Rule, declare, matching, set_to
+from nitro_api.rules.job_rules import ENTRY_POINT
+from nitro_api.scalers import ALL, OWN, having
 from nitro_api.spec.job import GivenSpec
 from nitro_api.spec.scaling import GivenScaling
 
@@ -74,6 +75,19 @@ declare(
         path="costRatio",
         cel="!has(self.costs) || self.costs != 'measured' || !has(self.costRatio)",
         sentence="is only allowed with costs: given, because costs: measured finds it; remove one of them",
+    ),
+    _required("entryPoint", "name your class, such as my_package.scalers:Plateau"),
+    matching("entryPoint", ENTRY_POINT, "must be module:Class; write it as my_package.scalers:Plateau"),
+    Rule(
+        path="entryPoint",
+        cel=f"!has(self.scaler) || self.scaler == '{OWN}' || !has(self.entryPoint)",
+        sentence=f"is only allowed with scaler: {OWN}, its default; remove it or scaler",
+    ),
+    Rule(
+        path="settings",
+        # CEL reads arbitrary JSON only through dyn(), as in algorithm_rules.py.
+        cel="has(self.entryPoint) || !has(dyn(self).settings)",
+        sentence="is only allowed with entryPoint, whose class gets them; remove it or name the class",
     ),
     Rule(
         path="normalise",

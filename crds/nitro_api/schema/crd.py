@@ -164,7 +164,11 @@ def _same(path: str) -> str:
         return f"{new} == {old}"
     if "default" in holder["properties"][name] or name in holder.get("required", ()):
         return f"self.{path} == oldSelf.{path}"  # the API server has it in every job
-    return f"has(self.{path}) == has(oldSelf.{path}) && (!has(self.{path}) || self.{path} == oldSelf.{path})"
+    new, old = (".".join((spec, *parents)) for spec in ("self", "oldSelf"))
+    if PRESERVE in holder["properties"][name].get("additionalProperties", {}):
+        new, old = f"dyn({new})", f"dyn({old})"  # CEL has no type for arbitrary JSON
+    new, old = f"{new}.{name}", f"{old}.{name}"
+    return f"has({new}) == has({old}) && (!has({new}) || {new} == {old})"
 
 
 class _CrdDumper(yaml.SafeDumper):

@@ -33,7 +33,7 @@ MISTAKES = "free_json"
 """Type of the validation error that carries every mistake inside such a field."""
 
 FLOAT = "$float"
-"""`{$float: 1}` is 1.0 in environment.kwargs: the API server stores 1.0 as 1."""
+"""`{$float: 1}` is 1.0 in environment.kwargs and scaling.settings: the API server stores 1.0 as 1."""
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 """Where the schema has it, values of any type are kept."""
@@ -60,7 +60,7 @@ def _checked(value: dict[str, Any], levels: int) -> dict[str, Any]:
     if not mistakes and (size := len(json.dumps(value))) > MAX_BYTES:
         text = (
             f"must be at most {MAX_BYTES // 2**10} KiB as JSON, and is {size / 2**10:.0f}; put data into a "
-            "file of the actor image and name it here"
+            "file of the image and name it here"
         )
         mistakes = [((), text)]
     if mistakes:

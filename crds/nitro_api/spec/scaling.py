@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from nitro_api.base import Model
 from nitro_api.scalers import RECORDS, ScalerName, ScalerRecord
+from nitro_api.spec.free_json import FreeJson, with_floats
 
 MAX_ACTORS = 4096
 MOST_ROUNDS = 1000
@@ -40,7 +41,8 @@ class GivenScaling(Model):
     scale grows, never fewer; `hydrozoa` from minActors on twice as many every ten rounds; `minionsrl` as the
     pre-trained `agent` chooses; `minionsrl-adapt` in proportion to how near the reward is to
     stop.targetReward. For several agents: `marless` what all policies' scores ask for together, as the
-    MARLess paper has it. Default: the preset's."""
+    MARLess paper has it. `own` a class of yours, which entryPoint names. Default: own with entryPoint,
+    otherwise the preset's."""
 
     min_actors: Actors | None = None
     """I_min, fewest actors of a round. Unit: actors. Default: the preset's, but never above maxActors."""
@@ -115,6 +117,18 @@ class GivenScaling(Model):
     decides alike everywhere. `measured`: fitted to what the run's rounds cost, so that decisions follow the
     backend, its cold starts and the learner's machine. Only with scaler `efficient`. Default: given."""
 
+    entry_point: Annotated[str, Field(min_length=3, max_length=253)] | None = None
+    """Scaler of your own as `module:Class`, a subclass of nitro_learner.scalers.Scaler. The module must be
+    importable in the learner's image. Only with scaler `own`. Default: none."""
+
+    settings: (
+        Annotated[dict[str, Any], Field(max_length=64), FreeJson(levels=4), AfterValidator(with_floats)]
+        | None
+    ) = None
+    """Keyword arguments of the class that entryPoint names, behind the job's spec: any JSON of at most 4
+    levels of mappings and lists, settings itself the first, and of at most 124 KiB. The API server stores 1.0
+    as 1; {$float: 1} arrives as 1.0 everywhere. Only with entryPoint. Default: none."""
+
 
 class Scaling(GivenScaling):
     """The scaler and its range in a resolved job."""
@@ -130,6 +144,11 @@ class Scaling(GivenScaling):
     def record(self) -> ScalerRecord:
         """The record of the scaler with that name."""
         return RECORDS[self.scaler]
+
+    @property
+    def decider(self) -> str:
+        """Who decides the number of actors, for people: the scaler's name, or the user's own class."""
+        return self.entry_point or self.scaler
 
     @property
     def planned(self) -> list[int] | None:

@@ -159,7 +159,8 @@ class JobStatus(StatusModel):
     """When the job succeeded or failed. RFC 3339."""
 
     scaler: Word | None = None
-    """Who decides the number of actors: spec.scaling.scaler, or the preset's."""
+    """Who decides the number of actors: spec.scaling.scaler, or the preset's, or the class that
+    spec.scaling.entryPoint names."""
 
     training: TrainingStatus | None = None
     """The learner's report."""

@@ -54,6 +54,10 @@ _MEND = (
     "Another try fails in the same way: mend the environment, suspend the job, set spec.actor.image to its "
     "new image (with backend.type Local: spec.learner.image), and resume the job. With Lambda make a new job."
 )
+_MEND_SCALER = (
+    "Another try fails in the same way: mend the scaler, suspend the job, set spec.learner.image to its new "
+    "image, and resume the job."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -145,7 +149,8 @@ def _learn(job: ResolvedJob, reporter: StatusReporter) -> int:
     except CheckpointError as error:
         return _give_up(reporter, "CheckpointDamaged", str(error), FAILED)
     except TrainingFailed as error:
-        message = f"{error}\n{_MEND}" if error.evidence.environment else str(error)
+        mend = _MEND if error.evidence.environment else _MEND_SCALER if error.scaler else None
+        message = f"{error}\n{mend}" if mend else str(error)
         return _give_up(reporter, "TrainingFailed", message, INTERRUPTED if error.resumable else FAILED)
     except Aborted:
         return ABORTED

@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from nitro_learner.run.rundir import RunDir
 
 
-class _EnvironmentError(CommandError):
-    """The user's environment is at fault, and the run folder says where."""
+class _OwnCodeError(CommandError):
+    """The user's environment or scaler is at fault, and the run folder says where."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -221,7 +221,7 @@ def _opened(arguments: argparse.Namespace, name: str) -> Iterator[RunDir]:
             yield folder
         except BaseException as error:
             resumable = isinstance(error, CommandError) and error.code == INTERRUPTED
-            of_use = resumable or isinstance(error, _EnvironmentError)
+            of_use = resumable or isinstance(error, _OwnCodeError)
             if not (arguments.resume or of_use or folder.has_run()):
                 folder.discard()
                 if made:
@@ -246,7 +246,9 @@ def _train(folder: RunDir, job: Any, arguments: argparse.Namespace, beside: _Beg
             code = BAD_INPUT
         if error.evidence.environment:
             remedy = train_output.environment_remedy(folder, go_on, traced=bool(error.evidence.trace))
-            raise _EnvironmentError(f"{error}{remedy}", code) from None
+            raise _OwnCodeError(f"{error}{remedy}", code) from None
+        if error.scaler:
+            raise _OwnCodeError(f"{error}{train_output.scaler_remedy(folder, go_on)}", code) from None
         remedy = f"\nTo go on: {go_on}" if error.resumable else ""
         raise CommandError(f"{error}{remedy}", code) from None
     except (Aborted, KeyboardInterrupt):

@@ -7,8 +7,8 @@
         decision = scaler.decide(RoundOutcome(round=k, actors=actors, statistics=statistics))
         actors = decision.actors                # of round k + 1
 
-A new scaler is one file with a class that subclasses `Scaler`, its line in `scalers/__init__.py`, and its
-record in `nitro_api/scalers.py`, so that a job can ask for it.
+A user's own scaler is a class that subclasses `Scaler`; spec.scaling.entryPoint names it. A new scaler of
+this repository has its line in `scalers/__init__.py`, and its record in `nitro_api/scalers.py`, too.
 """
 
 import math

@@ -1,14 +1,13 @@
 """Playing a checkpoint's policy in this process: evaluation episodes."""
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nitro_actor import entry_points
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env
@@ -45,14 +44,9 @@ class Played:
 
 
 def find_own(spec: JobSpec) -> None:
-    """Let Python find the environment's module in the current folder, as actor processes do.
-
-    Actor processes are started by `python -m`, for which Python puts that folder on its path. It does not do
-    so for an installed program.
-    """
-    environment = spec.environment
-    if (environment.entry_point or ":" in environment.id) and not sys.flags.safe_path:
-        sys.path.insert(0, str(Path.cwd()))
+    """Let Python find the environment's module in the current folder, as actor processes do."""
+    if spec.environment.entry_point or ":" in spec.environment.id:
+        entry_points.find_here()
 
 
 def play(spec: JobSpec, checkpoint: Checkpoint, episodes: int) -> Played:

@@ -12,6 +12,7 @@ from nitro_learner.backends.cache.base import CacheError
 from nitro_learner.checkpoints.store import CheckpointError
 from nitro_learner.networks.architecture import NetworkMisfit
 from nitro_learner.sampling.plans import RoundFailed
+from nitro_learner.scalers import ScalerError
 from nitro_learner.training.compute import ComputeHangs
 
 log = logging.getLogger(__name__)
@@ -28,12 +29,20 @@ class TrainingFailed(Exception):  # noqa: N818
         misfit: whether the job's network does not fit the environment, or this machine lacks a package that
             the environment needs.
         evidence: whether the user's environment is at fault and must be fixed first, and its traceback.
+        scaler: whether the user's scaler is at fault and must be fixed first.
     """
 
     def __init__(
-        self, message: str, *, resumable: bool, evidence: Evidence = NO_EVIDENCE, misfit: bool = False
+        self,
+        message: str,
+        *,
+        resumable: bool,
+        evidence: Evidence = NO_EVIDENCE,
+        misfit: bool = False,
+        scaler: bool = False,
     ) -> None:
         super().__init__(message)
+        self.scaler = scaler
         self.misfit = misfit
         self.resumable = resumable
         self.evidence = evidence
@@ -54,6 +63,10 @@ def as_training_failure() -> Iterator[None]:
         raise TrainingFailed(
             str(error), resumable=False, evidence=error.evidence, misfit=error.evidence.missing
         ) from error
+    except ScalerError as error:
+        if error.trace:
+            log.info("the run failed: %s", error, extra={"fields": {"traceback": error.trace}})
+        raise TrainingFailed(str(error), resumable=False, scaler=True) from error
     except (FloatingPointError, NetworkMisfit, TeamMisfit) as error:
         misfit = isinstance(error, NetworkMisfit)
         raise TrainingFailed(str(error), resumable=False, misfit=misfit) from error

@@ -54,6 +54,11 @@ def other_code(spec: JobSpec) -> Problem | None:
             f"spec.environment.{field}: {named!r} names a module to import",
             "create a job whose environment.id is registered in the actor image",
         )
+    if spec.scaling.entry_point is not None:
+        return _forbidden(
+            f"spec.scaling.entryPoint: {spec.scaling.entry_point!r} names a module to import",
+            "create a job whose scaling.scaler is one of Nitro's",
+        )
     for part, pod in (("actor", spec.actor), ("learner", spec.learner)):
         for field, given in (("env", pod.env), ("volumes", pod.volumes)):
             if given:

@@ -143,7 +143,7 @@ def build(s: Situation, job: Object, now: datetime) -> Object:
     if s.judgement.finished:
         document["completionTime"] = _time(before, "completionTime") or stamp
     if s.view is not None:
-        document["scaler"] = s.view.spec.scaling.scaler
+        document["scaler"] = s.view.spec.scaling.decider
     kept = reported.section(job, "checkpoint").get("location")
     location = checkpoint_location(s.view) if s.view is not None else kept
     if location is not None:

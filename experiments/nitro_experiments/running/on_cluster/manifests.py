@@ -67,6 +67,8 @@ def manifest(experiment: Experiment, run: PlannedRun, job: ResolvedJob, identity
     }
     resolve(load_job(data))
     spec["environment"]["kwargs"] = marked(spec["environment"]["kwargs"])
+    if "settings" in spec["scaling"]:
+        spec["scaling"]["settings"] = marked(spec["scaling"]["settings"])
     return data
 
 

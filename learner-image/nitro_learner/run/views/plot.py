@@ -378,7 +378,8 @@ def titles(groups: Groups) -> tuple[str, str]:
     )
     parts = [", ".join(environments), ", ".join(algorithms)]
     if len(runs) == 1:
-        scaler, actors = first.spec["scaling"]["scaler"], first.columns["actors"]
+        scaling, actors = first.spec["scaling"], first.columns["actors"]
+        scaler = scaling.get("entryPoint", scaling["scaler"])
         fewest, most = int(np.nanmin(actors)), int(np.nanmax(actors))
         parts += [
             f"{scaler} scaler, {most if fewest == most else f'{fewest} to {most}'} actors",

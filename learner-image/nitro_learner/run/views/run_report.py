@@ -230,10 +230,11 @@ def of_run(path: Path) -> RunReport:
     columns = columns_of(read_metrics(folder.metrics))
     summary = summary_of(folder, columns)
     job = folder.read_job()
+    scaling = job["spec"]["scaling"]
     rounds = {name: float(columns[f"cost_{name}"][-1]) for name in ("learner", "actors", "total")}
     return RunReport(
         job={"metadata": {"name": job["metadata"]["name"]}, "spec": published_spec(job["spec"])},
-        scaler=job["spec"]["scaling"]["scaler"],
+        scaler=scaling.get("entryPoint", scaling["scaler"]),
         outcome=summary.get("message", "not ended yet"),
         columns=columns,
         # A summary has the evaluation at the end, too.

@@ -96,3 +96,17 @@ def test_a_float_that_a_cluster_would_not_see_is_told(tmp_path: Path) -> None:
     ]
     assert lost_points(path, ["spec.environment.kwargs={a: 0.5, b: 1, c: {$float: 1.0}}"]) == []
     assert lost_points(path, ["spec.environment.kwargs=null"]) == []
+
+
+def test_floats_of_a_scalers_settings_arrive_as_floats(tmp_path: Path) -> None:
+    given = (
+        "spec.scaling={entryPoint: 'mine:Plateau', settings: {weight: 1.0, marked: {$float: 2}, patience: 3}}"
+    )
+    job = load_job(JOB, ["spec.environment.kwargs=null", given])
+    wanted = {"weight": 1.0, "marked": 2.0, "patience": 3}
+    assert same(resolve(job).spec.scaling.settings, wanted)
+    assert same(resolve(load_job(resolve(job).to_yaml())).spec.scaling.settings, wanted)
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB)
+    (told,) = lost_points(path, ["spec.environment.kwargs=null", given])
+    assert told.startswith("spec.scaling.settings.weight: on a cluster 1.0 is 1, because kubectl and ")

@@ -167,7 +167,7 @@ def test_taking_out_a_wrong_field_makes_no_new_mistake() -> None:
     [
         ("spec.scaling.scaler=nitr",
          "must be one of nitro, fixed, schedule, random-score, efficient, growth, kungfu, hydrozoa, "
-         "minionsrl, minionsrl-adapt, marless; did you mean nitro?"),
+         "minionsrl, minionsrl-adapt, marless, own; did you mean nitro?"),
         ("spec.scaling.minActors=0",
          "must be an integer from 1 to 4096; raise it or leave it out for the default"),
         ("spec.seed=-1",

@@ -359,3 +359,16 @@ def test_an_entry_point_alone_gives_the_environment_its_name() -> None:
     assert (environment.id, environment.entry_point) == ("mine.games:Chess", "mine.games:Chess")
     assert environment.to_actor()["id"] == "mine.games:Chess"
     assert resolve(job("spec.environment.entryPoint=mine:Game")).spec.environment.id == "Hopper-v5"
+
+
+def test_an_entry_point_alone_makes_the_scaler_ones_own() -> None:
+    given = "spec.scaling={entryPoint: 'mine.scalers:Plateau', settings: {patience: 3}}"
+    resolved = resolve(job(given))
+    scaling = resolved.spec.scaling
+    assert (scaling.scaler, scaling.decider, scaling.planned) == ("own", "mine.scalers:Plateau", None)
+    assert scaling.settings == {"patience": 3}
+    assert resolve(load_job(resolved.to_yaml())).to_dict() == resolved.to_dict()
+    assert resolve(job(given, "spec.scaling.scaler=own")).to_dict() == resolved.to_dict()
+    assert resolve(job("spec.scaling.entryPoint=mine:Plateau")).spec.scaling.settings is None
+    used = "spec.scaling={entryPoint: 'mine:P', maxActors: 9, window: 9, mode: noise, decay: 0.5}"
+    assert warnings(job(used)) == [], "it may read all of them"

@@ -25,6 +25,13 @@ def test_explain_shows_default_limits_and_rules() -> None:
     assert "cannot change" not in explain("spec.stop")
 
 
+def test_explain_shows_a_scaler_of_ones_own() -> None:
+    text = explain("scaling.entryPoint")
+    assert "a subclass of nitro_learner.scalers.Scaler" in text
+    assert "Rule: must be module:Class; write it as my_package.scalers:Plateau." in text
+    assert "Keyword arguments of the class that entryPoint names" in explain("scaling.settings")
+
+
 def test_explain_without_a_path_lists_the_tree() -> None:
     lines = explain(None).splitlines()
     assert any(line.startswith("  scaling ") for line in lines)

@@ -82,6 +82,18 @@ def test_a_module_to_import_is_refused_where_the_platform_forbids_it(
     assert (allowed.not_allowed, allowed.invalid) == (None, None)
 
 
+def test_a_scaler_of_ones_own_is_refused_where_the_platform_forbids_entry_points() -> None:
+    job = make_job(scaling={"entryPoint": "os:system"})
+    memory = JobMemory("uid", PodMeter())
+    memory.read(job, replace(CONFIG, entry_points=False))
+    assert memory.not_allowed is not None
+    assert memory.not_allowed.reason == "EntryPointForbidden"
+    assert memory.not_allowed.message.startswith("spec.scaling.entryPoint: 'os:system' names a module")
+    allowed = JobMemory("uid", PodMeter())
+    allowed.read(job, CONFIG)
+    assert (allowed.not_allowed, allowed.invalid) == (None, None)
+
+
 def test_a_large_job_needs_little_more_memory_than_it_has_bytes() -> None:
     """Parsed by Python, a byte of such a job needs seven. tests/benchmarks/bench_stored_jobs.py measures the
     whole operator beside thousands of them."""
