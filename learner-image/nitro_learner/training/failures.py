@@ -13,6 +13,7 @@ from nitro_learner.checkpoints.store import CheckpointError
 from nitro_learner.networks.architecture import NetworkMisfit
 from nitro_learner.sampling.plans import RoundFailed
 from nitro_learner.training.compute import ComputeHangs
+from nitro_learner.training.device import GpuFull
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ def as_training_failure() -> Iterator[None]:
         raise TrainingFailed(
             str(error), resumable=False, evidence=error.evidence, misfit=error.evidence.missing
         ) from error
-    except (FloatingPointError, NetworkMisfit, TeamMisfit) as error:
+    except (FloatingPointError, GpuFull, NetworkMisfit, TeamMisfit) as error:
         misfit = isinstance(error, NetworkMisfit)
         raise TrainingFailed(str(error), resumable=False, misfit=misfit) from error
     except OSError as error:
