@@ -155,7 +155,7 @@ class RllibAlgorithm:
             The newest values of the module's metrics, by RLlib's names.
 
         Raises:
-            RllibError: for whatever RLlib raises.
+            RllibError: for whatever RLlib raises, but that the GPU's memory is full.
         """
         chunks = episodes(fragments)
         with _keyed(self._seed, self._updates):
@@ -171,6 +171,8 @@ class RllibAlgorithm:
                     # RLlib would also shuffle whole batches. That has no use, and V-trace needs their order.
                     shuffle_batch_per_epoch=self.config.shuffle_batch_per_epoch and minibatch_size > 0,
                 )
+            except torch.OutOfMemoryError:
+                raise
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"
                 raise RllibError(f"RLlib's learner failed in update {self._updates + 1}: {reason}") from error

@@ -62,8 +62,7 @@ def gpu() -> None:
 
 def train(run: Path, *arguments: str | Path, device: str, kill: str | None = None) -> list[dict[str, str]]:
     """The rounds of a run that trains on the device, its policies' rounds among them."""
-    hidden = {"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
-    done = nitro("train", *arguments, kill=kill, variables=hidden)
+    done = nitro("train", *arguments, "--set", f"spec.learner.device={device}", kill=kill)
     assert done.returncode == (-9 if kill else 0), done.stderr
     if not kill:
         used = json.loads((run / "summary.json").read_text())["versions"]["device"]
@@ -113,6 +112,9 @@ def test_a_killed_run_goes_on_on_a_cpu_and_back_on_a_gpu(name: str, tmp_path: Pa
     train(run, job, "--run-dir", run, device="cuda", kill="3:update")
     train(run, "--resume", run, device="cpu", kill="5:update")
     train(run, "--resume", run, device="cuda")
+    log = (run / "log.jsonl").read_text()
+    assert f"The run was on {torch.cuda.get_device_name()} and goes on on cpu" in log
+    assert f"The run was on cpu and goes on on {torch.cuda.get_device_name()}" in log
     rounds = rows_of(run)
     assert [row["round"] for row in rounds] == [str(k) for k in range(1, 7)]
     assert all(float(row["convexity_ratio"]) > 0 for row in rounds)

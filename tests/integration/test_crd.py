@@ -215,7 +215,7 @@ def test_changes_of_mutable_fields_are_accepted(apiserver: ApiServer, namespace:
 def test_settings_of_pods_change_only_while_the_job_is_suspended(
     apiserver: ApiServer, namespace: str
 ) -> None:
-    mended = {"actor": MENDED, "learner": {**MENDED, "backoffLimit": 9}}
+    mended = {"actor": MENDED, "learner": {**MENDED, "backoffLimit": 9, "device": "cpu"}}
     assert {f"{part}.{name}" for part in mended for name in mended[part]} | {"tracking", "cache"} == set(
         MENDABLE
     )

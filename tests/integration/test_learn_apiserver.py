@@ -294,6 +294,19 @@ def test_a_wrong_job_is_refused_for_good(apiserver: ApiServer, namespace: str, t
     assert "NoSuchEnvironment" in training["message"]
 
 
+def test_a_gpu_that_is_not_there_is_refused_for_good(
+    apiserver: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    stored = _apply(apiserver, namespace, learner={"device": "cuda"})
+    process = _learn(apiserver, stored, tmp_path / "run", CUDA_VISIBLE_DEVICES="")
+    _, err = process.communicate(timeout=280)
+    assert process.returncode == 2, err
+    training = apiserver.get("ntj", "small", "-n", namespace)["status"]["training"]
+    assert (training["state"], training["reason"]) == ("Failed", "InvalidJob")
+    assert "sees 0 GPUs" in training["message"]
+    assert "set the device to cpu" in training["message"]
+
+
 def test_training_goes_on_while_the_api_server_is_away(
     apiserver: ApiServer, namespace: str, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ import yaml
 
 from nitro_api import load_job, resolve
 from nitro_learner.backends.local import LocalBackend
+from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.cli.exits import ABORTED, INTERRUPTED
 from nitro_learner.run import session
 from nitro_learner.run.rundir import RunDir
@@ -244,6 +245,41 @@ def test_metrics_are_served_while_it_trains(tmp_path: Path) -> None:
         assert f"{name}{{{labels}}} " in text, name
     assert f'nitro_job_cost_dollars_total{{component="actors",{labels}}}' in text
     assert process.returncode == 75
+
+
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+
+
+def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    given = (write_job(tmp_path, stop={"rounds": 1}), "--set", "spec.learner.device=cuda")
+    refused = nitro("train", *given, "--run-dir", run, variables=NO_GPU)
+    assert refused.returncode == 2, refused.stderr
+    assert 'spec.learner.device: "cuda"; torch 2.' in refused.stderr
+    assert "sees 0 GPUs (CUDA_VISIBLE_DEVICES is '')" in refused.stderr
+    assert "train on the CPU by --set spec.learner.device=cpu" in refused.stderr
+    assert not run.exists()
+
+
+def test_a_run_of_a_gpu_goes_on_on_a_cpu_when_it_is_asked_to(tmp_path: Path) -> None:
+    """Without a GPU here its checkpoint is given another device, as a GPU would have written it."""
+    run = tmp_path / "run"
+    first = nitro("train", write_job(tmp_path, stop={"rounds": 1}), "--run-dir", run, variables=NO_GPU)
+    assert first.returncode == 0, first.stderr
+    saved = CheckpointStore(run / "checkpoints", keep_last=3)
+    checkpoint = saved.latest()
+    assert checkpoint
+    assert checkpoint.state["device"] == "cpu"
+    saved.save(1, {**checkpoint.state, "device": "NVIDIA H200"})
+    more = ("--resume", run, "--set", "spec.stop.rounds=2", "--set")
+    refused = nitro("train", *more, "spec.learner.device=cuda", variables=NO_GPU)
+    assert refused.returncode == 2, refused.stderr
+    assert "--set spec.learner.device=cpu" in refused.stderr
+    gone_on = nitro("train", *more, "spec.learner.device=cpu", variables=NO_GPU)
+    assert gone_on.returncode == 0, gone_on.stderr
+    assert "The run was on NVIDIA H200 and goes on on cpu" in gone_on.stderr
+    assert len(rows_of(run)) == 2
+    assert json.loads((run / "summary.json").read_text())["versions"]["device"] == "cpu"
 
 
 def test_a_job_that_cannot_begin_leaves_no_folder_to_the_corrected_one(tmp_path: Path) -> None:

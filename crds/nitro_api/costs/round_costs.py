@@ -68,6 +68,6 @@ def _update_seconds(spec: JobSpec, samples: int) -> float:
     """The modelled seconds of PPO's update of so many samples."""
     hyperparameters, kind = spec.algorithm.hyperparameters.to_dict(), spec.network.type
     epochs, minibatch = hyperparameters["epochs"], hyperparameters["minibatchSize"]
-    if spec.learner.resources.has_gpu:
+    if spec.learner.asks_for_gpu:
         return float(epochs * (samples / minibatch if minibatch else 1) * _GPU_STEP_SECONDS[kind])
     return float(epochs * samples * _SAMPLE_SECONDS[kind])

@@ -31,6 +31,7 @@ def warnings(job: NitroTrainingJob) -> list[str]:
         _range_warning(job.spec, spec),
         _decay_warning(spec),
         _minibatch_warning(spec),
+        _device_warning(spec),
         _gpu_warning(spec),
         *_unused_warnings(spec),
         *_stop_warnings(spec),
@@ -109,17 +110,36 @@ _SMALL_STEP = 2**20
 longer on a GPU than on a CPU core: docs/performance.md, The learner on a GPU."""
 
 
+def _device_warning(spec: JobSpec) -> str | None:
+    """A warning if the device of the learner and the resources of its pod do not fit together."""
+    device, has_gpu = spec.learner.device, spec.learner.resources.has_gpu
+    if device == "cpu" and has_gpu:
+        return (
+            "spec.learner.resources: the GPU is paid and not used, because device is cpu; ask for no GPU, or "
+            "leave device out"
+        )
+    if device == "cuda" and not has_gpu and spec.backend.type != "Local":
+        return (
+            "spec.learner.device: on a cluster the learner sees no GPU, because its resources name none, and "
+            "cuda is an error then; set spec.learner.resources: {limits: {nvidia.com/gpu: 1}}"
+        )
+    return None
+
+
 def _gpu_warning(spec: JobSpec) -> str | None:
     """A warning if a job asks for a GPU that makes its updates slower."""
     weights = sum(inputs * other for inputs, other in itertools.pairwise(spec.network.hidden_sizes or []))
     step = spec.algorithm.hyperparameters.to_dict().get("minibatchSize", 0)
-    if spec.algorithm.name != "ppo" or not spec.learner.resources.has_gpu:
+    if spec.algorithm.name != "ppo" or not spec.learner.asks_for_gpu:
         return None
     if not 0 < step * weights < _SMALL_STEP:
         return None
+    asking, remedy = "resources", "ask for no GPU"
+    if not spec.learner.resources.has_gpu:
+        asking, remedy = "device", "set it to cpu"
     return (
-        f"spec.learner.resources: a GPU takes longer than a CPU core for steps of minibatchSize {step} with "
-        "this network; ask for no GPU, or raise minibatchSize"
+        f"spec.learner.{asking}: a GPU takes longer than a CPU core for steps of minibatchSize {step} with "
+        f"this network; {remedy}, or raise minibatchSize"
     )
 
 

@@ -24,20 +24,23 @@ MENDABLE = (
     *(f"actor.{name}" for name in _POD_FIELDS),
     *(f"learner.{name}" for name in _POD_FIELDS),
     "learner.backoffLimit",
+    "learner.device",
     "tracking",
     "cache",
 )
 """Parts of spec that may change while the job is suspended. They decide where the run's pods are, what they
-have and where the run is recorded, not what it computes."""
+have and where the run is recorded, not what it computes. (Another device changes the last bits.)"""
 
 IMMUTABLE_SENTENCE = (
     "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished, activeDeadlineSeconds, "
-    "scaling.hold and scaling.sleep can, and while suspended tracking, cache, and images, resources, pod "
-    "settings and backoffLimit of actor and learner); put the old value back, or create the job anew"
+    "scaling.hold and scaling.sleep can, and while suspended tracking, cache, images, resources and pod "
+    "settings of actor and learner, and the learner's device and backoffLimit); put the old value back, or "
+    "create the job anew"
 )
 MENDABLE_SENTENCE = (
-    "can change only while the job is suspended, and of actor and learner only image, resources, pod "
-    "settings and backoffLimit; set suspend to true and apply that first, then change it"
+    "can change only while the job is suspended, and of actor and learner only image, resources and pod "
+    "settings, and the learner's device and backoffLimit; set suspend to true and apply that first, then "
+    "change it"
 )
 
 

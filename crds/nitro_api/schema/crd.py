@@ -59,7 +59,7 @@ def render() -> str:
     return _HEADER + text
 
 
-UNWRITTEN = ("scaling.hold", "scaling.sleep", "actor.perPod")
+UNWRITTEN = ("scaling.hold", "scaling.sleep", "actor.perPod", "learner.device")
 """Fields whose default the API server does not write into jobs, so that a new CRD changes no stored job."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -75,6 +75,11 @@ class Learner(PodTemplate):
     """Resources of the learner, such as {limits: {nvidia.com/gpu: 1}}. Default: for each resource that is not
     named, the operator's."""
 
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """What the learner computes on. auto: a CUDA GPU if PyTorch sees one, else the CPU. cuda: a GPU, and an
+    error at the start where PyTorch sees none; on a cluster request one in resources. cpu: the CPU, whether
+    or not there is a GPU. Default: auto."""
+
     role_arn: Arn | None = None
     """IAM role that the learner takes on, by its service account (IRSA on EKS): to invoke the function of
     backend.type: Lambda, and for checkpoints in S3. Default: none."""
@@ -85,3 +90,8 @@ class Learner(PodTemplate):
     backoff_limit: Annotated[int, Field(ge=0, le=1000)] = 3
     """Times that a crashed learner is started again, each time from its last checkpoint, before the job
     fails. Default: 3."""
+
+    @property
+    def asks_for_gpu(self) -> bool:
+        """Whether it is meant to compute on a GPU: `device` says so, or leaves it to the resources."""
+        return self.device == "cuda" or (self.device == "auto" and self.resources.has_gpu)

@@ -24,7 +24,7 @@ from nitro_learner.run.rundir import EXPERIMENT, RunDir, RunDirError, write_text
 from nitro_learner.run.runs import package_versions
 from nitro_learner.run.same_job import check_same_job, check_same_schedule
 from nitro_learner.scalers.predetermined import scheduled
-from nitro_learner.training.compute import device_name
+from nitro_learner.training.device import device_name
 
 
 class ExperimentDir:
@@ -217,14 +217,18 @@ def _entries(path: Path) -> list[dict[str, Any]]:
     return entries
 
 
-def machine() -> dict[str, Any]:
-    """What results depend on besides the job: processor, cores, GPU, and versions of the libraries."""
-    device = device_name()
+def machine(device: str = "auto") -> dict[str, Any]:
+    """What results depend on besides the job: processor, cores, GPU, and versions of the libraries.
+
+    Args:
+        device: spec.learner.device.
+    """
+    gpu = device_name(device)
     return {
         "processor": _processor(),
         "cores": cores(),
         "system": f"{platform.system()} {platform.machine()}",
-        **({"gpu": device} if device != "cpu" else {}),
+        **({"gpu": gpu} if gpu != "cpu" else {}),
         "python": platform.python_version(),
         "versions": package_versions(),
     }

@@ -59,7 +59,7 @@ class LocalRuns:
                 advanced()
 
         folder = self._folder.run(run)
-        self._folder.add_machine(machine())
+        self._folder.add_machine(machine(run.job.spec.learner.device))
         command = await self._command("train", "--resume", str(folder.path), "--json")
         child = await self._group.spawn(run.label, command, _VARIABLES, on_line)
         code = await _end(child, stops)

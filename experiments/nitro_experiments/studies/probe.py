@@ -28,6 +28,7 @@ from nitro_learner.sampling.evaluation import MAX_STEPS
 from nitro_learner.sampling.plans import EvaluationPlan, RoundPlan
 from nitro_learner.training.builder import make_backend
 from nitro_learner.training.compute import Compute
+from nitro_learner.training.device import torch_device
 
 _RUN = "probe"
 
@@ -170,7 +171,9 @@ async def opened(folder: RunDir, job: ResolvedJob, round: int) -> AsyncIterator[
     async with contextlib.AsyncExitStack() as stack:
         compute = stack.enter_context(Compute())
         sampler = await Sampler.open(stack, job.spec, _RUN, make_backend(job.spec, _RUN))
-        policies = registry.make_policies(job.spec, sampler.environment, compute.device)
+        policies = registry.make_policies(
+            job.spec, sampler.environment, torch_device(job.spec.learner.device)
+        )
         training: Mapping[str, Any] = {"actors": job.spec.scaling.initial_actors, "end_states": {}}
         if checkpoint:
             policies.load_state_dict(checkpoint.state["policies"])

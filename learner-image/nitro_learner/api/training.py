@@ -102,7 +102,7 @@ def resume(
         on_round: see `train`.
 
     Raises:
-        JobInvalid: `rounds` is not allowed.
+        JobInvalid: `rounds` is not allowed, or spec.learner.device is cuda and there is no GPU.
         RunDirError: the folder holds no run of nitro; or the learning rate falls to zero over the rounds, so
             that their number cannot change.
         CheckpointError: all checkpoints are damaged.

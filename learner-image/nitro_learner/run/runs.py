@@ -24,8 +24,8 @@ from nitro_learner.run.tracking.availability import check_installed
 from nitro_learner.scalers.agent import AgentError, ScalingAgent
 from nitro_learner.scalers.minionsrl import load_agent
 from nitro_learner.training.builder import Sitting
-from nitro_learner.training.compute import device_name
 from nitro_learner.training.costs import ActorWork
+from nitro_learner.training.device import device_name, torch_device
 from nitro_learner.training.round_report import Outcome
 from nitro_learner.training.short_episodes import reason, short
 from nitro_learner.training.state import TrainingState
@@ -72,7 +72,7 @@ def open_run(
         start: what the user of this machine has a new run begin with.
 
     Raises:
-        JobInvalid: the other run does not fit the job, or a tracker is not installed.
+        JobInvalid: the other run does not fit the job, a tracker is not installed, or there is no GPU for it.
         RunDirError: the folder holds a run and `resume` is false, or it holds a run of another job or
             schedule, or a run that has lost rounds, or all checkpoints after its end; or the run of
             spec.resumeFrom cannot be copied.
@@ -115,6 +115,7 @@ def open_run(
     begin = None if checkpoint else begin_with(folder, job, source, start)
     ended = _ended(folder, job, checkpoint) if checkpoint else None
     if ended is None:
+        torch_device(job.spec.learner.device)  # before anything starts
         folder.path.mkdir(parents=True, exist_ok=True)
         write_text(folder.job, job.to_yaml())
     return OpenRun(
@@ -226,7 +227,7 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
         "versions": {
             "python": platform.python_version(),
             "machine": platform.platform(),
-            "device": device_name(),
+            "device": device_name(run.job.spec.learner.device),
             **package_versions(),
         },
     }

@@ -22,6 +22,7 @@ from nitro_learner.training.adoption import Source, adopt, spaces_of
 from nitro_learner.training.checkpointing import Checkpointing
 from nitro_learner.training.compute import Compute
 from nitro_learner.training.costs import Billing, Meter
+from nitro_learner.training.device import device_name, fitting, torch_device
 from nitro_learner.training.evaluations import Evaluations
 from nitro_learner.training.listeners import Listeners
 from nitro_learner.training.needs import Needs
@@ -121,7 +122,8 @@ async def build(
     """Build what learns, continue from the checkpoint, and tell the listeners.
 
     Raises:
-        JobInvalid: the algorithm does not fit the environment, or the source does not fit the job.
+        JobInvalid: the algorithm does not fit the environment, the source does not fit the job, or there is
+            no GPU for it.
         CheckpointError, OSError: the state of a run that begins with another one's cannot be written.
     """
     spec, environment, saved = sitting.job.spec, sampler.environment, sitting.checkpoint
@@ -133,7 +135,8 @@ async def build(
         gaps=spec.algorithm.record.feeding == "rounds",
     )
     needs.coming(saved.state["training"]["actors"] if saved else scaler.initial)
-    policies = registry.make_policies(spec, environment, compute.device)
+    with fitting("what is learned"):
+        policies = registry.make_policies(spec, environment, torch_device(spec.learner.device))
     sharing = Sharing(spec, environment, policies, compute)
     feed = rounds.make(policies, dispatcher, backend, cache, compute, stop)
     scoring = Scoring(spec, scaler, compute, cache, listeners)
@@ -143,6 +146,8 @@ async def build(
         {"training": state, "policies": policies, "sharing": sharing, "scaler": scaler},
         run=sitting.id,
         threads=compute.threads,
+        device=device_name(spec.learner.device),
+        device_named=spec.learner.device != "auto",
         spaces=spaces_of(environment),
         played=lambda: policies.played(environment),
         every_rounds=spec.learner.checkpoint.every_rounds,

@@ -31,6 +31,8 @@ class Checkpointing:
     Args:
         parts: by the name that they have in the checkpoint.
         threads: of the learner's numerics; a run that goes on with another number is warned about.
+        device: the name of what computes; a run that goes on on another one is warned about.
+        device_named: whether the job names the device, so that the next sitting has the same kind.
         spaces: what agents see and do; see adoption.py.
         played: returns what actors play now; see policy_set.py. It is there for those who load the policy
             without this learner, and is not restored.
@@ -44,6 +46,8 @@ class Checkpointing:
         *,
         run: str,
         threads: int,
+        device: str,
+        device_named: bool,
         spaces: Mapping[str, Any],
         played: Callable[[], Mapping[str, Any]],
         every_rounds: int,
@@ -51,7 +55,8 @@ class Checkpointing:
     ) -> None:
         self._store = store
         self._parts = parts
-        self._meta = {"run": run, "threads": threads, "spaces": spaces}
+        self._meta = {"run": run, "threads": threads, "device": device, "spaces": spaces}
+        self._device_named = device_named
         self._played = played
         self._every_rounds = every_rounds
         self._listeners = listeners
@@ -70,13 +75,27 @@ class Checkpointing:
         # A file of a later round is made again. One of this round may have the evaluation at an end.
         if file is not None and file["round"] <= checkpoint.round:
             self._best = file["mean"]
-        before, now = checkpoint.state["threads"], self._meta["threads"]
+        self._warn_of_changes(checkpoint.state)
+
+    def _warn_of_changes(self, state: Mapping[str, Any]) -> None:
+        """Warn if other threads or another device go on with a run than those that saved it."""
+        before, now = state["threads"], self._meta["threads"]
         if before != now:
             logger.warning(
                 "The run was started with %d compute threads and goes on with %d: "
                 "results may differ in their last bits.",
                 before,
                 now,
+            )
+        before, now = state["device"], self._meta["device"]
+        if before not in (None, now):  # None: a release saved it that did not write it down
+            device = "cpu" if now == "cpu" else "cuda"
+            logger.warning(
+                "The run was on %s and goes on on %s: from here on its results are not equal to the bit to "
+                "those on one device.%s",
+                before,
+                now,
+                "" if self._device_named else f" Give --set spec.learner.device={device} to keep it here.",
             )
 
     async def save_if_due(self, round: int) -> None:

@@ -15,6 +15,8 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 import torch
 
+from nitro_learner.training.device import fitting
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -39,8 +41,7 @@ class ComputeHangs(Exception):  # noqa: N818
 class Compute:
     """One thread for updates and one for the detector, which measures a round while the next one samples.
 
-    `device` is CUDA if there is a GPU; equal runs may then differ in their last bits. `updates` is the number
-    of updates that were started.
+    `updates` is the number of updates that were started.
 
     with Compute() as compute:
         result = await compute.update(algorithm.update, fragments, 3)
@@ -54,7 +55,6 @@ class Compute:
     def __init__(self, hangs_seconds: float = HANGS_SECONDS) -> None:
         self.threads = thread_count()
         self.updates = 0
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self._hangs_seconds = hangs_seconds
         torch.set_num_threads(self.threads)
         self._update, self._measure = (
@@ -63,7 +63,8 @@ class Compute:
         )
 
     async def update(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a function in the update's thread. Raises ComputeHangs, and what the function raises."""
+        """Run a function in the update's thread. Raises ComputeHangs, GpuFull, and what the
+        function raises."""
         self.updates += 1
         return await self._run(self._update, "the update", lambda: function(*args, **kwargs))
 
@@ -78,7 +79,8 @@ class Compute:
             # macOS has no such clock: there a computation that hangs is not noticed.
             if hasattr(time, "pthread_getcpuclockid"):
                 clocks.append(time.pthread_getcpuclockid(threading.get_ident()))
-            return function()
+            with fitting(what):
+                return function()
 
         running = executor.submit(call)
         _left.add(running)
@@ -107,11 +109,6 @@ class Compute:
     ) -> None:
         for executor in (self._update, self._measure):
             executor.shutdown(wait=False, cancel_futures=True)
-
-
-def device_name() -> str:
-    """The GPU that a learner on this machine computes on, such as "NVIDIA H100", or "cpu"."""
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
 
 
 def left_running() -> bool:

@@ -14,6 +14,7 @@ from nitro_learner.networks.architecture import NetworkMisfit
 from nitro_learner.sampling.plans import RoundFailed
 from nitro_learner.scalers import ScalerError
 from nitro_learner.training.compute import ComputeHangs
+from nitro_learner.training.device import GpuFull
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ def as_training_failure() -> Iterator[None]:
         if error.trace:
             log.info("the run failed: %s", error, extra={"fields": {"traceback": error.trace}})
         raise TrainingFailed(str(error), resumable=False, scaler=True) from error
-    except (FloatingPointError, NetworkMisfit, TeamMisfit) as error:
+    except (FloatingPointError, GpuFull, NetworkMisfit, TeamMisfit) as error:
         misfit = isinstance(error, NetworkMisfit)
         raise TrainingFailed(str(error), resumable=False, misfit=misfit) from error
     except OSError as error:

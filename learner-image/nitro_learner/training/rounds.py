@@ -17,6 +17,7 @@ from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import RoundFailed, RoundPlan, RoundResult
 from nitro_learner.sampling.stream import Stream
 from nitro_learner.training.compute import Compute
+from nitro_learner.training.device import fitting
 from nitro_learner.training.waiting import Interrupted, Stages, unless
 
 logger = logging.getLogger(__name__)
@@ -116,8 +117,14 @@ class SyncRounds:
     def _update(
         self, fragments: list[Fragment], round: int, report: OnProgress
     ) -> Mapping[str, UpdateResult]:
-        with reporting_to(report):
+        with reporting_to(report), fitting(_named(round, fragments)):
             return self._policies.update(fragments, round)
+
+
+def _named(round: int, fragments: list[Fragment]) -> str:
+    """A round's update as an error names it."""
+    arrays = [arrays for fragment in fragments for arrays in fragment.by_class.values()]
+    return f"the update of round {round} with {sum(one['rewards'].size for one in arrays):,} transitions"
 
 
 def _from_thread(on_progress: OnProgress) -> OnProgress:
@@ -169,7 +176,7 @@ class AsyncRounds:
             # A round may be broken off after it has replayed, and no log has those updates.
             round.keep()
         wanted = max(plan.min_actors, -(-round.actors // 2))
-        learned, feed = await self._gather(wanted, stages)
+        learned, feed = await self._gather(plan.round, wanted, stages)
         if not learned:
             if self._stop.is_set():
                 raise Interrupted
@@ -195,7 +202,13 @@ class AsyncRounds:
         stats = replace(stats, deadline_misses=stats.deadline_misses + missed)
         return RoundResult(learned, lost, stats, staleness=plan.weights_version - oldest), update
 
-    async def _gather(self, wanted: int, stages: Stages) -> tuple[list[Fragment], list[list[int] | int]]:
+    def _take(self, fragments: list[Fragment], round: int) -> None:
+        with fitting(_named(round, fragments)):
+            self._policies.take(fragments)
+
+    async def _gather(
+        self, round: int, wanted: int, stages: Stages
+    ) -> tuple[list[Fragment], list[list[int] | int]]:
         """Feed until `wanted` fragments are learned from, until the deadline, or until nothing more can come.
 
         Returns the fragments, and the feed as it happened, from which the round's result follows: [round,
@@ -208,7 +221,7 @@ class AsyncRounds:
             arrived = stream.take()
             if arrived:
                 with stages("update"):
-                    await self._compute.update(self._policies.take, arrived)
+                    await self._compute.update(self._take, arrived, round)
                 learned += arrived
                 feed += [[int(fragment.meta["round"]), fragment.slot] for fragment in arrived]
                 continue

@@ -20,8 +20,9 @@ from nitro_learner.sampling.plans import EvaluationResult, RoundFailed
 from nitro_learner.scalers import Scaler
 from nitro_learner.training import failures, stop
 from nitro_learner.training.builder import Sitting, build
-from nitro_learner.training.compute import Compute, device_name
+from nitro_learner.training.compute import Compute
 from nitro_learner.training.costs import Meter
+from nitro_learner.training.device import device_name
 from nitro_learner.training.listeners import Listeners
 from nitro_learner.training.round_report import Listener, Outcome
 from nitro_learner.training.round_runner import RoundRunner
@@ -117,7 +118,8 @@ class Trainer:
         runner = await build(
             self._sitting, sampler, compute, scaler, self._meter, self._listeners, self._stop
         )
-        fields = {"run": self._sitting.id, "round": runner.state.round, "device": device_name()}
+        device = device_name(self._spec.learner.device)
+        fields = {"run": self._sitting.id, "round": runner.state.round, "device": device}
         logger.info("run started", extra={"fields": fields})
         return runner
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nitro_api import NitroTrainingJob, load_job, resolve, warnings
+from nitro_api import JobInvalid, NitroTrainingJob, load_job, resolve, warnings
 from nitro_api.algorithms import impact, ppo
 from nitro_api.algorithms.record import COLUMNS
 from nitro_api.algorithms.registry import RECORDS, settings_of
@@ -308,6 +308,19 @@ def test_machines_host_the_largest_round_of_a_schedule_and_not_the_range() -> No
             "spec.learner.resources: a GPU takes longer than a CPU core for steps of minibatchSize 64",
         ),
         (
+            ["spec.learner.device=cuda", "spec.backend.type=Local"],
+            "spec.learner.device: a GPU takes longer than a CPU core for steps of minibatchSize 64 with this "
+            "network; set it to cpu",
+        ),
+        (
+            ["spec.learner={device: cpu, resources: {limits: {nvidia.com/gpu: 1}}}"],
+            "spec.learner.resources: the GPU is paid and not used, because device is cpu; ask for no GPU",
+        ),
+        (
+            ["spec.learner.device=cuda", "spec.algorithm.preset=paper"],
+            "spec.learner.device: on a cluster the learner sees no GPU, because its resources name none",
+        ),
+        (
             ["spec.stop={rounds: 10, patience: 3}", "spec.evaluation.everyRounds=5"],
             "spec.evaluation.everyRounds: 5 is not below half of stop.rounds, 10, so there are no two "
             "evaluations for patience to compare; lower everyRounds",
@@ -342,6 +355,25 @@ def test_a_doubtful_setting_gives_a_warning(changes: list[str], expected: str) -
 )
 def test_a_gpu_for_large_steps_gets_no_warning(change: str) -> None:
     assert warnings(job(change, "spec.learner.resources={limits: {nvidia.com/gpu: 1}}")) == []
+
+
+def test_the_device_is_left_to_the_machine_unless_the_job_names_it() -> None:
+    gpu = "spec.learner.resources={limits: {nvidia.com/gpu: 1}}"
+    assert resolve(job()).spec.learner.device == "auto"
+    for changes, asks in (
+        ([], False),
+        ([gpu], True),
+        (["spec.learner.device=cuda"], True),
+        ([gpu, "spec.learner.device=cpu"], False),
+    ):
+        assert resolve(job(*changes)).spec.learner.asks_for_gpu is asks, changes
+    with pytest.raises(JobInvalid, match="must be one of auto, cpu, cuda"):
+        job("spec.learner.device=gpu")
+    for fitting in (
+        ["spec.learner.device=cuda", gpu],
+        ["spec.learner.device=cuda", "spec.backend.type=Local"],
+    ):
+        assert warnings(job(*fitting, preset="paper")) == []
 
 
 def test_a_minibatch_may_be_larger_than_one_agents_samples_where_a_group_learns_from_all() -> None:

@@ -33,7 +33,7 @@ SB3 = {
     "target_kl": "klTarget, at which a KL penalty, klCoefficient, aims",
     "policy": "spec.network.type",
     "policy_kwargs": "spec.network",
-    "device": "spec.learner.resources",
+    "device": "spec.learner.device",
     "seed": "spec.seed",
     "env": "spec.environment.id",
 }
