@@ -5,8 +5,8 @@ They have prioritised replay (Schaul et al. 2016), double Q-learning (van Hassel
 networks (Wang et al. 2016).
 
 `paper` has the defaults of RLlib's DQN. `tuned` has larger networks of ReLUs and larger batches, a falling
-learning rate, a shorter horizon, longer exploration and standardised rewards. For one agent (`dqn`) `tuned` has
-the settings with which Stable-Baselines3 learns CartPole, with double Q-learning and a falling learning rate.
+learning rate, a shorter horizon, longer exploration and standardised rewards. `tuned` of `dqn` is like RL
+Baselines3 Zoo's settings for CartPole, with double Q-learning and a falling learning rate.
 """
 
 from nitro_api.algorithms.record import (
