@@ -42,8 +42,9 @@ def load(entry_point: str, *, image: str = ACTOR_IMAGE, ours: Path = traces.OURS
         where = traces.raised_at(error, ours=ours)  # empty if the user's module itself is missing
         reason = traces.cut(traces.text(error), traces.MOST_SENTENCE // 2)
         missing = isinstance(error, ModuleNotFoundError)
+        remedy = _remedy(module, error.name, image)
         raise (NotInstalled if missing else EnvironmentConfigError)(
-            f"entryPoint {entry_point} cannot be loaded ({reason}{where}); {_remedy(module, error.name, image)}"
+            f"entryPoint {entry_point} cannot be loaded ({reason}{where}); {remedy}"
         ) from (error if where else None)
     except BaseException as error:  # a user's module may raise anything on import
         if not traces.of_its_code(error):

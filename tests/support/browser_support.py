@@ -75,7 +75,7 @@ class Browser:
         self._driver.get(address)
 
     def resize(self, width: int) -> None:
-        """Give the window a width in CSS pixels. A page that is open is laid out anew, and not loaded again."""
+        """Give the window a width in CSS pixels. An open page is laid out anew, and not loaded again."""
         metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
         self._command("Emulation.setDeviceMetricsOverride", **metrics)
 

@@ -1,10 +1,12 @@
-"""Q-learning for several agents: IQL (Tan 1993), VDN (Sunehag et al. 2018) and QMIX (Rashid et al. 2018).
+"""Q-learning: DQN (Mnih et al. 2015) for one agent; IQL (Tan 1993), VDN (Sunehag et al. 2018) and QMIX
+(Rashid et al. 2018) for several.
 
 They have prioritised replay (Schaul et al. 2016), double Q-learning (van Hasselt et al. 2016) and dueling
 networks (Wang et al. 2016).
 
 `paper` has the defaults of RLlib's DQN. `tuned` has larger networks of ReLUs and larger batches, a falling
-learning rate, a shorter horizon, longer exploration and standardised rewards.
+learning rate, a shorter horizon, longer exploration and standardised rewards. `tuned` of `dqn` is like RL
+Baselines3 Zoo's settings for CartPole, with double Q-learning and a falling learning rate.
 """
 
 from nitro_api.algorithms.record import (
@@ -93,6 +95,14 @@ class QLearningHyperparameters(Hyperparameters):
         return self.learning_rate_anneal
 
 
+class DqnHyperparameters(QLearningHyperparameters):
+    """Settings of DQN. What is not set comes from the preset."""
+
+    max_staleness: int = resolved(ge=0, le=1000)
+    """L, versions of the policy that a fragment may be behind when it arrives; an older one is dropped and
+    counted. Each round publishes a version. Unit: versions. Default: the preset's."""
+
+
 class QmixHyperparameters(QLearningHyperparameters):
     """Settings of QMIX. What is not set comes from the preset."""
 
@@ -132,6 +142,35 @@ _MIXER: Rows = (
     ("mixerUnits",           32,        32),
     ("hypernetworkUnits",    64,        64),
 )
+_DQN: Rows = (
+    #                             paper      tuned
+    ("environment.rolloutLength", 64,        128),
+    ("environment.envsPerActor",  1,         4),
+    ("network.hiddenSizes",       [64, 64],  [256, 256]),
+    ("network.activation",        "tanh",    "relu"),
+    ("learningRate",              5e-4,      2.3e-3),
+    ("learningRateAnneal",        False,     True),
+    ("adamEpsilon",               1e-8,      1e-5),
+    ("gamma",                     0.99,      0.99),
+    ("batchSize",                 32,        64),
+    ("replayRatio",               8.0,       32.0),
+    ("bufferSize",                50_000,    100_000),
+    ("priorityAlpha",             0.6,       0.0),
+    ("priorityBeta",              0.4,       0.4),
+    ("priorityEpsilon",           1e-6,      1e-6),
+    ("targetUpdateSteps",         125,       128),
+    ("epsilonInitial",            1.0,       1.0),
+    ("epsilonFinal",              0.02,      0.04),
+    ("epsilonSteps",              10_000,    8_000),
+    ("doubleQ",                   True,      True),
+    ("dueling",                   True,      False),
+    ("maxGradNorm",               40.0,      10.0),
+    ("normaliseRewards",          False,     False),
+    ("maxStaleness",              4,         4),
+    ("scaling.minActors",         2,         2),
+    ("scaling.maxActors",         8,         8),
+    ("scaling.initialActors",     2,         2),
+)
 # fmt: on
 """RLlib's DQN learns from 32 transitions for 4 sampled ones, and copies its target network every 500 steps,
 which are 125 gradient steps."""
@@ -141,8 +180,8 @@ _SOME_TRANSITIONS = Rule(
     path="hyperparameters.batchSize",
     cel="!has(self.hyperparameters) || !has(self.hyperparameters.batchSize) "
     "|| self.hyperparameters.batchSize > 0",
-    sentence="must be above zero with iql, vdn and qmix (0, for one fragment, is only for impact); raise or "
-    "remove it",
+    sentence="must be above zero with dqn, iql, vdn and qmix (0, for one fragment, is only for impact); "
+    "raise or remove it",
 )
 
 
@@ -171,6 +210,15 @@ def _record(
 
 
 RECORDS = (
+    AlgorithmRecord(
+        name="dqn",
+        summary="Q-learning of one agent, from fragments as they arrive",
+        hyperparameters=DqnHyperparameters,
+        feeding="arrivals",
+        presets=presets(_DQN),
+        curvature="td-loss",
+        rules=(_SOME_TRANSITIONS,),
+    ),
     _record(
         "iql",
         "Q-learning for each of several agents",

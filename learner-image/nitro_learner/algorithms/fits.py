@@ -29,6 +29,7 @@ def check(spec: JobSpec, environment: DescribedEnvironment) -> None:
     """
     check_agents(spec, environment)
     check_size(spec, environment)
+    check_values(spec, environment)
     if spec.algorithm.record.agents == "one":
         availability.check_actions(spec, environment)
         return
@@ -50,6 +51,26 @@ def check_agents(spec: JobSpec, environment: DescribedEnvironment) -> None:
         else "learns several agents, and the environment has a single one; use one of one agent, such as ppo"
     )
     raise JobInvalid([FieldError("spec.algorithm.name", name, message)])
+
+
+def check_values(spec: JobSpec, environment: DescribedEnvironment) -> None:
+    """Make sure that DQN's networks can give a value for each action.
+
+    Raises:
+        JobInvalid: the actions are not discrete, or the networks have convolutions.
+    """
+    name = spec.algorithm.name
+    if name != "dqn":
+        return
+    errors = []
+    if environment.only_class.action["kind"] != "discrete":
+        message = "needs Discrete actions, and those of the environment are others; take ppo or impact"
+        errors.append(FieldError("spec.algorithm.name", name, message))
+    if spec.network.type != "mlp":
+        message = "must be mlp with dqn, whose networks have no convolutions; for images take ppo or impact"
+        errors.append(FieldError("spec.network.type", spec.network.type, message))
+    if errors:
+        raise JobInvalid(errors)
 
 
 def check_size(spec: JobSpec, environment: DescribedEnvironment) -> None:

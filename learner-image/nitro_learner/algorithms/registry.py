@@ -9,12 +9,13 @@ from nitro_learner.algorithms import availability
 from nitro_learner.algorithms.agents.team import SharingLearner
 from nitro_learner.algorithms.agents.teams import make_teams
 from nitro_learner.algorithms.base import Learner
-from nitro_learner.algorithms.fits import check_size
+from nitro_learner.algorithms.fits import check_size, check_values
 from nitro_learner.algorithms.policy_set import PolicySet
 
 ALGORITHMS = {
     "ppo": "ppo.learning:Ppo",
     "impact": "impact.learning:Impact",
+    "dqn": "q_learning.dqn:Dqn",
     "ippo": "ppo.learning:Ppo",
     "mappo": "ppo.learning:Ppo",
     "iql": "q_learning.learning:QLearner",
@@ -38,7 +39,8 @@ def make_policies(spec: JobSpec, environment: DescribedEnvironment, device: str 
     Raises:
         JobInvalid: the environment has another number of agents than the algorithm learns (see also
             `make_teams`), or the algorithm is RLlib's, which is not installed or refuses the job's settings
-            or the environment's actions; or policies are too large for a message.
+            or the environment's actions; DQN cannot learn them, or has no such network; or policies are too
+            large for a message.
         NetworkMisfit: the network does not fit the observations.
         TypeError: the class does not implement what its record's feeding asks for.
     """
@@ -47,6 +49,7 @@ def make_policies(spec: JobSpec, environment: DescribedEnvironment, device: str 
     teams = make_teams(spec, environment)
     availability.check_actions(spec, environment)
     check_size(spec, environment)
+    check_values(spec, environment)
     learners: list[Learner] = [_class_of(team.algorithm)(team, device) for team in teams]
     if record.agents == "several":
         for team, learner in zip(teams, learners, strict=True):

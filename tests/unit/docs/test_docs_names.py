@@ -32,4 +32,4 @@ def test_the_other_fields_of_that_list_exist() -> None:
 
 
 def test_what_is_not_built_in_is_answered() -> None:
-    assert re.search(r"^\| \*\*DQN\*\*.*`ppo`.*`iql`", PAGE, re.MULTILINE)
+    assert re.search(r"^\| DQN for images.*`ppo`.*`dqn`.*`iql`", PAGE, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""IQL, VDN and QMIX: Q-learning from replayed rounds, for the agents of a team.
+"""Q-learning from replayed fragments; IQL, VDN and QMIX for the agents of a team.
 
 The three differ in the mixer: each agent's value alone (IQL), the sum of the values (VDN), or a monotonic
 network of them (QMIX). A round's transitions go into the replay buffer, and then come as many gradient steps
@@ -22,6 +22,7 @@ from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.agents.policy_network import description, input_size, inputs
 from nitro_learner.algorithms.agents.team import Team, TeamMisfit
 from nitro_learner.algorithms.base import UpdateResult, check_network
+from nitro_learner.algorithms.gradient import MeanNorm
 from nitro_learner.algorithms.q_learning.learned import Learned, PolicyStack
 from nitro_learner.algorithms.q_learning.memory.model import RecurrentQModel
 from nitro_learner.algorithms.q_learning.mixers import mixer_of
@@ -38,13 +39,16 @@ _INITIAL, _MIXER, _DRAWS = range(3)
 """Uses of random numbers: first parameters, the mixer's parameters, and the rows that are drawn."""
 
 
-class QLearner:
-    """IQL, VDN and QMIX, whatever the networks. See `SharingLearner` for the interface."""
+class QLearning:
+    """What all Q-learners have, whatever feeds them and whatever the networks.
+
+    `update` of a round, and `take` of what arrives, are the subclasses'.
+    """
 
     def __init__(self, team: Team, device: str = "cpu") -> None:
         """
         Args:
-            team: its algorithm is iql, vdn or qmix.
+            team: its algorithm is a Q-learner's.
             device: a torch device.
 
         Raises:
@@ -80,12 +84,12 @@ class QLearner:
     @property
     def policies(self) -> tuple[str, ...]:
         """See `Learner`."""
-        return self._groups.policies
+        return tuple(map(self._team.published, self._groups.policies))
 
     @property
     def agents(self) -> Mapping[str, str]:
         """See `Learner`."""
-        return self._groups.agents
+        return {agent: self._team.published(policy) for agent, policy in self._groups.agents.items()}
 
     @property
     def epsilon(self) -> float:
@@ -97,7 +101,7 @@ class QLearner:
     def weights(self) -> dict[str, PolicyWeights]:
         """See `Learner`."""
         published = {}
-        for policy in self.policies:
+        for policy in self._groups.policies:
             agent_class = self._groups.class_of(policy)
             stack = self._learned.stacks[agent_class.name]
             row = stack.names.index(policy)
@@ -106,66 +110,8 @@ class QLearner:
                 for name, value in stack.network.named(stack.parameters).items()
             }
             network = self._description(agent_class) | {"epsilon": self.epsilon}
-            published[policy] = PolicyWeights(network, tensors)
+            published[self._team.published(policy)] = PolicyWeights(network, tensors)
         return published
-
-    def begin_round(self, round: int, rounds: int) -> None:  # noqa: ARG002
-        """See `Learner`."""
-        self._team = replace(self._team, rounds=rounds)
-
-    def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
-        """See `OnPolicyLearner`.
-
-        Raises:
-            TeamMisfit: an agent has never acted, or a joint value's agents have different rewards.
-        """
-        s = self._settings
-        rows = self._rows(fragments)
-        self._replay.append(rows.arrays, rows.drawable)
-        self._check_acted()
-        sampled = sum(int(fragment.tensors["terminated"].size) for fragment in fragments)
-        self._env_steps += sampled
-        trainer = self._trainer(rows.shape)
-        steps = self._debt.due(sampled, s.replay_ratio, trainer.transitions)
-        rate = annealed(s, round, self._team.rounds)
-        rng = np.random.default_rng([self._team.seed, _DRAWS, round, self._first])
-        for _ in range(steps):
-            self._steps += 1
-            trainer.step(rng, self._steps, rate)
-        self._check_finite(round)
-        stats = {"learning_rate": rate, "epsilon": self.epsilon, "gradient_steps": float(steps)}
-        return results_of(trainer, rows, stats)
-
-    def regroup(self, groups: Mapping[str, Sequence[str]]) -> None:
-        """See `SharingLearner`."""
-        before, after = self._groups, Groups(self._team, groups)
-        for name, stack in self._learned.stacks.items():
-            sources = {
-                policy: policy if policy in before.policies else before.agents[policy]
-                for policy in after.policies
-                if after.class_of(policy).name == name
-            }
-            self._learned.stacks[name] = stack.regrouped(sources)
-        self._groups = after
-
-    @torch.no_grad()
-    def distances(
-        self, agents: Sequence[str], observations: np.ndarray, available: np.ndarray | None
-    ) -> np.ndarray:
-        """See `SharingLearner`."""
-        agent_class = self._groups.class_of(self._groups.agents[agents[0]])
-        stack = self._learned.stacks[agent_class.name]
-        logs = []
-        for agent in agents:
-            row = stack.names.index(self._groups.agents[agent])
-            seen = torch.from_numpy(inputs(self._team, agent_class, agent, observations)).to(self._device)
-            values = stack.network.first_values(stack.parameters[row : row + 1], seen[None])[0].double()
-            mask = torch.ones_like(values, dtype=torch.bool)
-            if available is not None:
-                mask = torch.from_numpy(available).to(self._device)
-            spread = values[mask].std(correction=0).clamp(min=1e-12)
-            logs.append(functional.log_softmax(torch.where(mask, values / spread, UNAVAILABLE), dim=1))
-        return np.array([[(p.exp() * (p - q)).sum(1).mean().item() for q in logs] for p in logs])
 
     def state_dict(self) -> dict[str, Any]:
         """See `Learner`."""
@@ -196,14 +142,44 @@ class QLearner:
     def copy_slots(self, sources: Mapping[int, int]) -> None:
         """Do nothing: the replay buffer has whole transitions, and a fragment begins with its memories."""
 
+    def _absorb(
+        self,
+        fragments: Sequence[Fragment],
+        rate: float,
+        key: int,
+        norms: Mapping[str, MeanNorm] | None = None,
+    ) -> tuple[QTrainer, Rows, int]:
+        """Take fragments into the replay buffer, and take the gradient steps that are due for them.
+
+        Args:
+            rate: Adam's step size.
+            key: tells these random draws from the run's others.
+            norms: take the gradients' norms; see `QTrainer`.
+
+        Returns:
+            The trainer, the fragments' rows, and the number of gradient steps.
+        """
+        rows = self._rows(fragments)
+        self._replay.append(rows.arrays, rows.drawable)
+        self._check_acted()
+        sampled = sum(int(fragment.tensors["terminated"].size) for fragment in fragments)
+        self._env_steps += sampled
+        trainer = self._trainer(rows.shape, norms)
+        steps = self._debt.due(sampled, self._settings.replay_ratio, trainer.transitions)
+        rng = np.random.default_rng([self._team.seed, _DRAWS, key, self._first])
+        for _ in range(steps):
+            self._steps += 1
+            trainer.step(rng, self._steps, rate)
+        return trainer, rows, steps
+
     def _rows(self, fragments: Sequence[Fragment]) -> Rows:
         """A round's rows."""
         rows = rows_of(fragments, self._team, self._columns, state=self._mixer.sees_state)
         return self._model.prepared(rows, fragments)
 
-    def _trainer(self, shape: Shape) -> QTrainer:
-        """The gradient steps of a round whose fragments have this shape."""
-        return QTrainer(self._model, self._learned, self._groups, self._replay, shape)
+    def _trainer(self, shape: Shape, norms: Mapping[str, MeanNorm] | None = None) -> QTrainer:
+        """Gradient steps of fragments that have this shape."""
+        return QTrainer(self._model, self._learned, self._groups, self._replay, shape, norms)
 
     def _check_acted(self) -> None:
         for agents, count in zip(self._columns, self._replay.counts, strict=True):
@@ -254,3 +230,54 @@ class QLearner:
 
     def _generator(self, purpose: int, index: int) -> torch.Generator:
         return torch.Generator().manual_seed(stream(stream(self._team.seed, purpose), index))
+
+
+class QLearner(QLearning):
+    """IQL, VDN and QMIX. See `SharingLearner` for the interface."""
+
+    def begin_round(self, round: int, rounds: int) -> None:  # noqa: ARG002
+        """See `Learner`."""
+        self._team = replace(self._team, rounds=rounds)
+
+    def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
+        """See `OnPolicyLearner`.
+
+        Raises:
+            TeamMisfit: an agent has never acted, or a joint value's agents have different rewards.
+        """
+        rate = annealed(self._settings, round, self._team.rounds)
+        trainer, rows, steps = self._absorb(fragments, rate, round)
+        self._check_finite(round)
+        stats = {"learning_rate": rate, "epsilon": self.epsilon, "gradient_steps": float(steps)}
+        return results_of(trainer, rows, stats)
+
+    def regroup(self, groups: Mapping[str, Sequence[str]]) -> None:
+        """See `SharingLearner`."""
+        before, after = self._groups, Groups(self._team, groups)
+        for name, stack in self._learned.stacks.items():
+            sources = {
+                policy: policy if policy in before.policies else before.agents[policy]
+                for policy in after.policies
+                if after.class_of(policy).name == name
+            }
+            self._learned.stacks[name] = stack.regrouped(sources)
+        self._groups = after
+
+    @torch.no_grad()
+    def distances(
+        self, agents: Sequence[str], observations: np.ndarray, available: np.ndarray | None
+    ) -> np.ndarray:
+        """See `SharingLearner`."""
+        agent_class = self._groups.class_of(self._groups.agents[agents[0]])
+        stack = self._learned.stacks[agent_class.name]
+        logs = []
+        for agent in agents:
+            row = stack.names.index(self._groups.agents[agent])
+            seen = torch.from_numpy(inputs(self._team, agent_class, agent, observations)).to(self._device)
+            values = stack.network.first_values(stack.parameters[row : row + 1], seen[None])[0].double()
+            mask = torch.ones_like(values, dtype=torch.bool)
+            if available is not None:
+                mask = torch.from_numpy(available).to(self._device)
+            spread = values[mask].std(correction=0).clamp(min=1e-12)
+            logs.append(functional.log_softmax(torch.where(mask, values / spread, UNAVAILABLE), dim=1))
+        return np.array([[(p.exp() * (p - q)).sum(1).mean().item() for q in logs] for p in logs])

@@ -49,7 +49,13 @@ class QTrainer:
     """
 
     def __init__(
-        self, model: QModel, learned: Learned, groups: Groups, replay: ReplayBuffer, shape: Shape
+        self,
+        model: QModel,
+        learned: Learned,
+        groups: Groups,
+        replay: ReplayBuffer,
+        shape: Shape,
+        norms: Mapping[str, MeanNorm] | None = None,
     ) -> None:
         """
         Args:
@@ -58,6 +64,7 @@ class QTrainer:
             groups: the agents of each policy.
             replay: to draw from.
             shape: of the round's fragments.
+            norms: of the gradients so far, by class, if others' steps came before in the same round.
         """
         team, settings, joint = model.team, model.settings, learned.mixer.joint
         device = learned.mixing.device
@@ -77,7 +84,7 @@ class QTrainer:
         self._model, self._settings, self._replay, self._shape = model, settings, replay, shape
         self._length = model.length(shape)
         self._reader = Reader(team, joint=joint, device=device)
-        self._norms = {name: MeanNorm() for name in self.lanes}
+        self._norms = norms or {name: MeanNorm() for name in self.lanes}
 
     @property
     def transitions(self) -> int:

@@ -1,4 +1,4 @@
-"""From fragments of several agents to rows for the replay buffer.
+"""From fragments to rows for the replay buffer.
 
 A row is a step of an environment, with all of its agents. The observations that a step leads to are those of
 another row, so each observation is kept once: `following` is the distance to that row. Where a rollout ends
@@ -8,7 +8,7 @@ taken there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A round's rows, by fragment; of a fragment first its steps by (t, e), then the ends.
+    """The rows of fragments, by fragment; of a fragment first its steps by (t, e), then the ends.
 
     Attributes:
         arrays: [n, ...] by name: CLASS/observations [n, n_c, D], CLASS/actions i64 [n, n_c], CLASS/alive bool
@@ -127,11 +127,10 @@ def _of_fragment(fragment: Fragment, team: Team, columns: Columns, state: bool) 
             result[f"{name}/observations"] = flat.reshape(*seen.shape[:2], -1)
         if name not in playing:
             continue
-        goes_on = fields["alive"] & ~fields["died"] & ~terminated[..., None]
+        alive, died = _lives(fields)
+        goes_on = alive & ~died & ~terminated[..., None]
         result[f"{name}/actions"] = padded(fields["actions"])
-        result[f"{name}/alive"] = padded(
-            fields["alive"], np.concatenate([goes_on[cut], goes_on[-1, running]])
-        )
+        result[f"{name}/alive"] = padded(alive, np.concatenate([goes_on[cut], goes_on[-1, running]]))
         result[f"{name}/goes_on"] = padded(goes_on)
         if "available" in fields:
             result[f"{name}/available"] = joined(fields, "available")
@@ -173,6 +172,15 @@ def _ends(arrays: dict[str, Array], terminated: Array, team: Team, columns: Colu
     return np.stack(ends, -1)
 
 
+def _lives(fields: Mapping[str, Array]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether the agents of a class acted in a step and whether they died in it, bool [L, E, n_c]. Fragments
+    carry neither for agents that live as long as their episode."""
+    if "alive" in fields:
+        return fields["alive"], fields["died"]
+    shape = fields["rewards"].shape
+    return np.ones(shape, bool), np.zeros(shape, bool)
+
+
 def positions_of(team: Team) -> dict[str, list[int]]:
     """Where the team's agents are on the class axis of each class."""
     return {
@@ -186,7 +194,7 @@ def _rewards(fragment: Fragment, team: Team, columns: Columns) -> tuple[Array, N
     by_agent = {
         agent: (
             fragment.by_class[agent_class.name]["rewards"][..., at],
-            fragment.by_class[agent_class.name]["alive"][..., at],
+            _lives(fragment.by_class[agent_class.name])[0][..., at],
         )
         for agent_class in team.classes
         for at, agent in enumerate(agent_class.agents)

@@ -56,7 +56,7 @@ class ReplayBuffer:
         self._largest = np.ones(columns)
         self._counts = np.zeros(columns, np.int64)
         self._rounds: list[_StoredRound] = []
-        self._end = 0
+        self._end = self._sealed = 0
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -90,8 +90,15 @@ class ReplayBuffer:
         self._insert(
             begin, {name: array[kept] for name, array in arrays.items()}, drawable[kept] * self._largest
         )
-        self._rounds.append(_StoredRound(begin, end, Attachment("replay", partial(self._rows, begin, end))))
+        self._rounds.append(self._stored(begin, end))
         self._count()
+
+    def seal(self) -> None:
+        """Make one round of all that was appended since the last call, so that it is one attachment."""
+        parts = [stored for stored in self._rounds if stored.begin >= self._sealed]
+        self._sealed = self._end
+        if len(parts) > 1:
+            self._rounds[-len(parts) :] = [self._stored(parts[0].begin, parts[-1].end)]
 
     def draw(self, columns: Places, shares: NDArray[np.float64]) -> tuple[Places, NDArray[np.float64]]:
         """Draw rows of columns.
@@ -162,7 +169,7 @@ class ReplayBuffer:
             self._insert(begin, arrays, priorities[:, places].T)
             self._rounds.append(_StoredRound(begin, end, attachment))
         self._largest = np.array(state["largest"], np.float64)
-        self._end = int(state["end"])
+        self._end = self._sealed = int(state["end"])
         self._count()
 
     def _insert(self, begin: int, arrays: Mapping[str, Array], priorities: Array) -> None:
@@ -185,6 +192,9 @@ class ReplayBuffer:
         columns = np.arange(len(self._largest))[:, None]
         places = np.broadcast_to(rows % self._size, (len(columns), len(rows)))
         self._tree.set(columns, places, np.broadcast_to(priorities.T, places.shape).astype(np.float32))
+
+    def _stored(self, begin: int, end: int) -> _StoredRound:
+        return _StoredRound(begin, end, Attachment("replay", partial(self._rows, begin, end)))
 
     def _rows(self, begin: int, end: int) -> dict[str, Array]:
         places = np.arange(begin, end) % self._size

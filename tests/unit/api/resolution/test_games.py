@@ -145,6 +145,6 @@ def test_the_reference_names_the_combination_of_cases_that_differs() -> None:
     assert preset_text(f"{fields}gamma").startswith("paper 0.99, tuned 0.995 (with name: ")
     assert preset_text(f"{fields}gamma").endswith("; for Atari games 0.99)")
     assert preset_text(f"{fields}batchSize") == (
-        "paper 4096, tuned 2048 (with name: iql, vdn or qmix paper 32, tuned 128; for Atari games paper 256, "
-        "tuned 1024)"
+        "paper 4096, tuned 2048 (with name: dqn paper 32, tuned 64; with name: iql, vdn or qmix paper 32, "
+        "tuned 128; for Atari games paper 256, tuned 1024; with name: dqn for Atari games paper 32, tuned 64)"
     )

@@ -1,0 +1,59 @@
+"""`nitro train` with DQN: killed, resumed, learned again from its recorded feed, exported and played."""
+
+from pathlib import Path
+
+import onnxruntime
+import torch
+
+from nitro_learner.checkpoints.store import load, pack
+from off_policy_support import relearned
+from train_support import nitro, rows_of, write_job
+
+ROUNDS = 6
+
+
+def test_a_killed_run_is_learned_again_from_its_feed_to_the_bit_and_its_policy_plays(tmp_path: Path) -> None:
+    settings = {"bufferSize": 1500, "batchSize": 32, "replayRatio": 4}  # the run fills the buffer
+    job = write_job(
+        tmp_path,
+        environment={"id": "CartPole-v1", "rolloutLength": 64, "envsPerActor": 2},
+        algorithm={"name": "dqn", "hyperparameters": settings},
+        scaling={"scaler": "nitro", "minActors": 2, "maxActors": 6, "initialActors": 5},
+        stop={"rounds": ROUNDS},
+    )
+    run = tmp_path / "run"
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        killed = nitro("train", job, "--run-dir", run, kill="4:sample")
+        assert killed.returncode == -9, killed.stderr
+        done = nitro("train", "--resume", run)
+        assert done.returncode == 0, done.stderr
+        expected = relearned(run).state_dict()
+    finally:
+        torch.set_num_threads(threads)
+    table = rows_of(run)
+    assert [row["round"] for row in table] == [str(number) for number in range(1, ROUNDS + 1)]
+    assert all(float(row["convexity_ratio"]) >= 0 for row in table)
+    newest = load(run / "checkpoints" / f"round-{ROUNDS:06d}.safetensors")
+    learned = newest.state["policies"]["learners"][0]["state"]
+    assert learned["steps"] == expected["steps"] > 0
+    assert pack(1, {"learned": learned["learned"]}) == pack(1, {"learned": expected["learned"]})
+
+    played = nitro("evaluate", run, "--episodes", "2")
+    assert played.returncode == 0, played.stderr
+    exported = nitro("export", run, "--format", "onnx", "--out", tmp_path / "files")
+    assert exported.returncode == 0, exported.stderr
+    (file,) = (tmp_path / "files").glob("*.onnx")
+    assert onnxruntime.InferenceSession(file).get_inputs()[0].shape[1:] == [4]
+
+
+def test_what_dqn_cannot_learn_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    for settings, sentence in (
+        ({"environment": {"id": "Hopper-v5"}}, "needs Discrete actions"),
+        ({"environment": {"id": "CartPole-v1"}, "network": {"recurrent": {}}}, "spec.network.recurrent"),
+    ):
+        job = write_job(tmp_path, algorithm={"name": "dqn"}, stop={"rounds": 1}, **settings)
+        refused = nitro("train", job, "--run-dir", tmp_path / "run")
+        assert refused.returncode == 2, refused.stderr
+        assert sentence in refused.stderr
