@@ -113,8 +113,8 @@ def test_a_killed_run_goes_on_on_a_cpu_and_back_on_a_gpu(name: str, tmp_path: Pa
     train(run, "--resume", run, device="cpu", kill="5:update")
     train(run, "--resume", run, device="cuda")
     log = (run / "log.jsonl").read_text()
-    assert f"The run was on {torch.cuda.get_device_name()} and goes on on cpu" in log
-    assert f"The run was on cpu and goes on on {torch.cuda.get_device_name()}" in log
+    assert f"The run was computed on {torch.cuda.get_device_name()} and continues on cpu" in log
+    assert f"The run was computed on cpu and continues on {torch.cuda.get_device_name()}" in log
     rounds = rows_of(run)
     assert [row["round"] for row in rounds] == [str(k) for k in range(1, 7)]
     assert all(float(row["convexity_ratio"]) > 0 for row in rounds)

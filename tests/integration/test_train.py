@@ -277,7 +277,7 @@ def test_a_run_of_a_gpu_goes_on_on_a_cpu_when_it_is_asked_to(tmp_path: Path) -> 
     assert "--set spec.learner.device=cpu" in refused.stderr
     gone_on = nitro("train", *more, "spec.learner.device=cpu", variables=NO_GPU)
     assert gone_on.returncode == 0, gone_on.stderr
-    assert "The run was on NVIDIA H200 and goes on on cpu" in gone_on.stderr
+    assert "The run was computed on NVIDIA H200 and continues on cpu" in gone_on.stderr
     assert len(rows_of(run)) == 2
     assert json.loads((run / "summary.json").read_text())["versions"]["device"] == "cpu"
 

@@ -14,10 +14,8 @@ from nitro_learner.checkpoints.files import CheckpointError
 
 State = dict[str, Any]
 
-VERSION = 2
-MIGRATIONS: dict[int, Callable[[State], State]] = {
-    1: lambda state: {**state, "device": None},  # nothing says what it was computed on
-}
+VERSION = 1
+MIGRATIONS: dict[int, Callable[[State], State]] = {}
 """From a version to the next one."""
 
 

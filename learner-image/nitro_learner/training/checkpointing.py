@@ -31,7 +31,7 @@ class Checkpointing:
     Args:
         parts: by the name that they have in the checkpoint.
         threads: of the learner's numerics; a run that goes on with another number is warned about.
-        device: the name of what computes; a run that goes on on another one is warned about.
+        device: the name of what computes; a run that continues on another one is warned about.
         device_named: whether the job names the device, so that the next sitting has the same kind.
         spaces: what agents see and do; see adoption.py.
         played: returns what actors play now; see policy_set.py. It is there for those who load the policy
@@ -87,12 +87,11 @@ class Checkpointing:
                 before,
                 now,
             )
-        before, now = state["device"], self._meta["device"]
+        before, now = state.get("device"), self._meta["device"]
         if before not in (None, now):  # None: a release saved it that did not write it down
             device = "cpu" if now == "cpu" else "cuda"
             logger.warning(
-                "The run was on %s and goes on on %s: from here on its results are not equal to the bit to "
-                "those on one device.%s",
+                "The run was computed on %s and continues on %s: results may differ in their last bits.%s",
                 before,
                 now,
                 "" if self._device_named else f" Give --set spec.learner.device={device} to keep it here.",

@@ -164,9 +164,7 @@ async def test_a_run_that_goes_on_on_another_device_is_warned_about_once(
     with caplog.at_level(logging.WARNING):
         await train(stop={"rounds": 3}, learner={"device": device})
     (warning,) = moved(caplog)
-    assert warning.startswith(
-        f"The run was on {CARD} and goes on on cpu: from here on its results are not equal"
-    )
+    assert warning.startswith(f"The run was computed on {CARD} and continues on cpu: results may differ")
     assert warning.endswith(" Give --set spec.learner.device=cpu to keep it here.") is (device == "auto")
     caplog.clear()
     await train(stop={"rounds": 4}, learner={"device": device})
