@@ -47,6 +47,15 @@ def test_of_the_job_of_set_and_of_variants(tmp_path: Path) -> None:
     }
 
 
+def test_of_a_scalers_settings(tmp_path: Path) -> None:
+    own = {"spec.scaling": {"entryPoint": "mine:Plateau", "settings": {"weight": 1.0, "patience": 3}}}
+    found = experiment(tmp_path, variants={"a": own, "b": {"spec.scaling.maxActors": 4}})
+    run = next(run for run in plan(found) if run.variant == "a")
+    assert json.dumps(run.job.spec.scaling.settings, sort_keys=True) == '{"patience": 3, "weight": 1.0}'
+    stored = manifest(found, run, run.job, "one")["spec"]["scaling"]["settings"]
+    assert stored == {"weight": {"$float": 1.0}, "patience": 3}
+
+
 @pytest.mark.parametrize(
     ("low", "high", "whole"), [(1, 5, True), (1.0, 5.0, False), (1, 5.0, False), (0.5, 5.0, False)]
 )
