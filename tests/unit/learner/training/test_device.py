@@ -146,11 +146,11 @@ async def test_what_does_not_fit_into_the_gpu_is_named_with_the_remedy(
 
 def moved(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The warnings of another device."""
-    return [message for message in caplog.messages if message.startswith("The run was on")]
+    return [message for message in caplog.messages if message.startswith("The run was computed on")]
 
 
 @pytest.mark.parametrize("device", ["auto", "cpu"])
-async def test_a_run_that_goes_on_on_another_device_is_warned_about_once(
+async def test_a_run_that_continues_on_another_device_is_warned_about_once(
     device: str,
     train: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
