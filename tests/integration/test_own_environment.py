@@ -1,6 +1,7 @@
 """A user's own environment that raises, ends its process or hangs: what the user is told, by real runs."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from nitro_learner.backends.base import BackendError
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.backends.processes import ChildProcess
 from nitro_learner.sampling.plans import RoundFailed
-from train_support import job
+from train_support import job, nitro
 
 SOURCE = """
 import os, signal, time
@@ -103,7 +104,13 @@ def write(folder: Path, **kwargs: str) -> None:
     (folder / "job.yaml").write_text(yaml.safe_dump(small))
 
 
-def nitro(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def train(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs `nitro train` in a folder, as a fork. Where the program looks for modules is not in question."""
+    with contextlib.chdir(folder):
+        return nitro("train", *(arguments or ("job.yaml", "--run-dir", "run")))
+
+
+def program(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs the program in a folder, with nothing on PYTHONPATH."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
@@ -140,7 +147,7 @@ TOLD = {
 @pytest.mark.parametrize("fault", TOLD)
 def test_train_names_the_failure_of_the_environment_and_its_line_first(tmp_path: Path, fault: str) -> None:
     write(tmp_path, fault=fault)
-    failed = nitro(tmp_path, "train", "job.yaml", "--run-dir", "run")
+    failed = train(tmp_path)
     assert failed.returncode == 1, failed.stderr
     lines = failed.stderr.splitlines()
     cause = TOLD[fault].replace("FILE", str(tmp_path / "mine.py"))
@@ -168,19 +175,19 @@ def _require_whole_text(folder: Path, told: str) -> None:
 
 def test_train_continues_after_the_environment_was_fixed(tmp_path: Path) -> None:
     write(tmp_path, fault="raise")
-    failed = nitro(tmp_path, "train", "job.yaml", "--run-dir", "run")
+    failed = train(tmp_path)
     assert "If you resume now, it fails in the same way. Mend the environment's code first" in failed.stderr
     go_on = "Then go on: nitro "
     command = next(line for line in failed.stderr.splitlines() if line.startswith(go_on))
     (tmp_path / "mine.py").write_text(SOURCE.replace("np.linalg.inv(np.zeros((2, 2)))", "pass"))
-    again = nitro(tmp_path, *command.removeprefix(go_on).split())
+    again = train(tmp_path, *command.removeprefix(f"{go_on}train ").split())
     assert again.returncode == 0, again.stderr
 
 
 @pytest.mark.parametrize("where", ["init", "reset"])
 def test_train_says_where_the_environment_raised_at_its_start(tmp_path: Path, where: str) -> None:
     write(tmp_path, fault="raise", where=where)
-    failed = nitro(tmp_path, "train", "job.yaml", "--run-dir", "run")
+    failed = train(tmp_path)
     assert failed.returncode == 1
     assert (
         f"LinAlgError: Singular matrix ({tmp_path / 'mine.py'}:{line_of('RAISES')} in fail)" in failed.stderr
@@ -191,7 +198,7 @@ def test_train_says_where_the_environment_raised_at_its_start(tmp_path: Path, wh
 
 def test_a_long_text_at_the_start_is_cut_too(tmp_path: Path) -> None:
     write(tmp_path, fault="long", where="init")
-    failed = nitro(tmp_path, "train", "job.yaml", "--run-dir", "run")
+    failed = train(tmp_path)
     assert failed.returncode == 1, failed.stderr
     assert "Mine cannot be built: ValueError: bad table: xxx" in failed.stderr
     _require_whole_text(tmp_path, failed.stderr)
@@ -199,13 +206,13 @@ def test_a_long_text_at_the_start_is_cut_too(tmp_path: Path) -> None:
 
 def test_evaluate_finds_an_environment_in_the_folder_as_train_does(tmp_path: Path) -> None:
     write(tmp_path)
-    trained = nitro(tmp_path, "train", "job.yaml", "--run-dir", "run")
+    trained = program(tmp_path, "train", "job.yaml", "--run-dir", "run")
     assert trained.returncode == 0, trained.stderr
-    played = nitro(tmp_path, "evaluate", "run", "--episodes", "2")
+    played = program(tmp_path, "evaluate", "run", "--episodes", "2")
     assert played.returncode == 0, played.stderr
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    lost = nitro(elsewhere, "evaluate", "../run")
+    lost = program(elsewhere, "evaluate", "../run")
     assert lost.returncode == 2
     assert f"run nitro in the folder that holds mine (now it runs in {elsewhere})" in lost.stderr
     assert "PYTHONPATH" in lost.stderr
@@ -321,7 +328,7 @@ def test_the_documented_environment_learns(tmp_path: Path) -> None:
     (package / "__init__.py").touch()
     (package / "line.py").write_text(source, encoding="utf-8")
     (tmp_path / "line.yaml").write_text(job_file, encoding="utf-8")
-    done = nitro(tmp_path, "train", "line.yaml", "--run-dir", "run")
+    done = program(tmp_path, "train", "line.yaml", "--run-dir", "run")
     assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
     assert summary["evaluation"]["mean"] > -20

@@ -75,9 +75,19 @@ class Browser:
         self._driver.get(address)
 
     def resize(self, width: int) -> None:
-        """Give the window a width in CSS pixels. An open page is laid out anew, and not loaded again."""
+        """Give the window a width in CSS pixels. A page that is open is laid out anew, not loaded again."""
         metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
         self._command("Emulation.setDeviceMetricsOverride", **metrics)
+
+    @contextlib.contextmanager
+    def without(self, addresses: str) -> Iterator[None]:
+        """Pages get no answer from these addresses, of which * is any part, while the block runs."""
+        self._command("Network.enable")
+        self._command("Network.setBlockedURLs", urls=[addresses])
+        try:
+            yield
+        finally:
+            self._command("Network.setBlockedURLs", urls=[])
 
     def ask(self, script: str) -> Any:
         """What a JavaScript function of this body returns in the page."""
