@@ -16,6 +16,7 @@ from nitro_actor.protocol.agents import AgentClass
 from nitro_api.spec.network import Recurrent
 from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.agents.team import Team
+from nitro_learner.algorithms.gradient import MeanNorm
 from nitro_learner.algorithms.q_learning import learning
 from nitro_learner.algorithms.q_learning.learned import Learned
 from nitro_learner.algorithms.q_learning.learning import QLearner
@@ -62,11 +63,16 @@ class Watched:
         results_of = learning.results_of
 
         def trainer(
-            model: QModel, learned: Learned, groups: Groups, replay: ReplayBuffer, shape: Shape
+            model: QModel,
+            learned: Learned,
+            groups: Groups,
+            replay: ReplayBuffer,
+            shape: Shape,
+            norms: Mapping[str, MeanNorm] | None,
         ) -> Any:
             self.model, self.replay = model, replay
             self.before = {name: stack.parameters.clone() for name, stack in learned.stacks.items()}
-            self.trainer = QTrainer(model, learned, groups, replay, shape)
+            self.trainer = QTrainer(model, learned, groups, replay, shape, norms)
             return self.trainer
 
         def results(trainer: QTrainer, rows: Rows, stats: Any) -> Any:

@@ -88,15 +88,15 @@ class Impact:
         """
         if not isinstance(team.settings, ImpactHyperparameters):
             raise TypeError(f"{team.algorithm} has no settings of IMPACT")
-        (one,) = team.classes
+        (agent_class,) = team.classes
         self.settings = settings = team.settings
         self._team, self._seed, self._device = team, team.seed, device
-        self._network_meta = actor_critic_description(team, one)
-        self.network = network_of(team.network, one, team.environment.id)
+        self._network_meta = actor_critic_description(team, agent_class)
+        self.network = network_of(team.network, agent_class, team.environment.id)
         generator = torch.Generator().manual_seed(team.seed)
-        self._begin(AgentPolicy.fresh(self.network, settings, one.observation, generator, device))
+        self._begin(AgentPolicy.fresh(self.network, settings, agent_class.observation, generator, device))
         self.target = self.parameters.clone()
-        usual = _CONTINUOUS_BUFFER if one.action["kind"] == "continuous" else _DISCRETE_BUFFER
+        usual = _CONTINUOUS_BUFFER if agent_class.action["kind"] == "continuous" else _DISCRETE_BUFFER
         batches, uses = settings.buffer_batches or usual[0], settings.buffer_uses or usual[1]
         self._fragments_per_batch = max(1, math.ceil(settings.batch_size / team.environment.rollout_length))
         self._target_every = max(1, round(settings.target_update_frequency * batches * uses))

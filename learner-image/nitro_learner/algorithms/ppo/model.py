@@ -100,7 +100,7 @@ class Model(ABC, Generic[Network, Data]):
         self.central = team.algorithm == "mappo"
 
     @abstractmethod
-    def network(self, one: AgentClass) -> Network:
+    def network(self, agent_class: AgentClass) -> Network:
         """The shape of a class's policies and critics."""
 
     @abstractmethod
@@ -177,13 +177,13 @@ class Model(ABC, Generic[Network, Data]):
         seed = (self._team.seed, _USES.index("choice"), round, self._team.index(policy))
         return chosen_agents(choices, agents, seed)
 
-    def description(self, one: AgentClass) -> dict[str, Any]:
+    def description(self, agent_class: AgentClass) -> dict[str, Any]:
         """The weights container's `network` of a class."""
-        return actor_critic_description(self._team, one)
+        return actor_critic_description(self._team, agent_class)
 
     def saved(self, groups: Mapping[str, Sequence[str]], policies: Mapping[str, Any]) -> dict[str, Any]:
         """The learner's part of a checkpoint, of the agents and the state of each policy."""
-        networks = {one.name: self.description(one) for one in self._team.classes}
+        networks = {agent_class.name: self.description(agent_class) for agent_class in self._team.classes}
         return {"networks": networks, "groups": groups, "policies": policies}
 
     def loaded(self, state: Mapping[str, Any]) -> tuple[Mapping[str, Sequence[str]], Mapping[str, Any]]:
@@ -192,13 +192,16 @@ class Model(ABC, Generic[Network, Data]):
         Raises:
             StateMisfit: it is of another network.
         """
-        check_network(state["networks"], {one.name: self.description(one) for one in self._team.classes})
+        check_network(
+            state["networks"],
+            {agent_class.name: self.description(agent_class) for agent_class in self._team.classes},
+        )
         return state["groups"], state["policies"]
 
-    def input_sizes(self, one: AgentClass) -> tuple[int, int]:
+    def input_sizes(self, agent_class: AgentClass) -> tuple[int, int]:
         """Inputs of a policy of a class, and of its critic."""
-        own = input_size(self._team, one)
-        central = self._team.global_state_size + identity_size(self._team, one)
+        own = input_size(self._team, agent_class)
+        central = self._team.global_state_size + identity_size(self._team, agent_class)
         return own, central if self.central else own
 
     def samples(
@@ -299,7 +302,7 @@ class Model(ABC, Generic[Network, Data]):
 
 def penalties(kl: Sequence[float], device: torch.device) -> Tensor | None:
     """Weights of the policies' KL penalties, f32 [P]; None where all are 0."""
-    return torch.tensor(kl, device=device) if any(one > 0 for one in kl) else None
+    return torch.tensor(kl, device=device) if any(weight > 0 for weight in kl) else None
 
 
 def chosen_agents(choices: int, agents: int, seed: Sequence[int]) -> np.ndarray:

@@ -47,12 +47,12 @@ class PolicyRollouts:
     """
 
     def __init__(
-        self, team: Team, one: AgentClass, positions: Sequence[int], fragments: Sequence[Fragment]
+        self, team: Team, agent_class: AgentClass, positions: Sequence[int], fragments: Sequence[Fragment]
     ) -> None:
         """
         Args:
             team: to which the agents belong.
-            one: their class.
+            agent_class: theirs.
             positions: where they are on its axis.
             fragments: of the round.
 
@@ -60,9 +60,9 @@ class PolicyRollouts:
             ValueError: there is no fragment, or their steps and environments differ.
         """
         check_shapes(fragments)
-        self._team, self._class, self._positions = team, one, list(positions)
+        self._team, self._class, self._positions = team, agent_class, list(positions)
         self.fragments = list(fragments)
-        self._own = [fragment.by_class[one.name] for fragment in fragments]
+        self._own = [fragment.by_class[agent_class.name] for fragment in fragments]
         self.agents = len(self._positions)
         self.slots = len(fragments)
         self.length, self.envs = map(int, fragments[0].tensors["terminated"].shape)
@@ -128,7 +128,7 @@ class PolicyRollouts:
         """Global states f32 [n / k, S]: the environment's own, or all agents' observations together."""
         if self._team.state_size is not None:
             states = [fragment.tensors[f"{when}global_state"] for fragment in self.fragments]
-            return np.concatenate([one.reshape(-1, self._team.state_size) for one in states])
+            return np.concatenate([state.reshape(-1, self._team.state_size) for state in states])
         return np.concatenate([self._joined(fragment, when) for fragment in self.fragments])
 
     def of_agents(self, rows: np.ndarray) -> np.ndarray:
@@ -230,15 +230,15 @@ class PolicyRollouts:
         if self._team.reward == "own":
             return own.reshape(len(own), -1)
         total = np.zeros(own.shape[:2], np.float32)
-        for one in self._team.classes:
-            played = [i for i, agent in enumerate(one.agents) if agent in self._team.agents]
-            total += fragment.by_class[one.name]["rewards"][:, :, played].sum(2)
+        for agent_class in self._team.classes:
+            played = [i for i, agent in enumerate(agent_class.agents) if agent in self._team.agents]
+            total += fragment.by_class[agent_class.name]["rewards"][:, :, played].sum(2)
         return np.repeat(total, self.agents, axis=1)
 
     def _joined(self, fragment: Fragment, when: When) -> np.ndarray:
         """All agents' observations of a fragment in one vector each, f32 [n / k, S]."""
         name = f"{when}observations"
-        parts = [fragment.by_class[one.name][name] for one in self._team.classes]
+        parts = [fragment.by_class[agent_class.name][name] for agent_class in self._team.classes]
         axes = AGENT_AXIS[name]
         return np.concatenate([vectors(_rows(part, axes)) for part in parts], axis=1)
 
