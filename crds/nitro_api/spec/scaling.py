@@ -122,10 +122,10 @@ class GivenScaling(Model):
     importable in the learner's image. Only with scaler `own`. Default: none."""
 
     settings: (
-        Annotated[dict[str, Any], Field(max_length=64), FreeJson(levels=4), AfterValidator(with_floats)]
+        Annotated[dict[str, Any], Field(max_length=64), FreeJson(levels=2), AfterValidator(with_floats)]
         | None
     ) = None
-    """Keyword arguments of the class that entryPoint names, behind the job's spec: any JSON of at most 4
+    """Keyword arguments of the class that entryPoint names, behind the job's spec: any JSON of at most 2
     levels of mappings and lists, settings itself the first, and of at most 124 KiB. The API server stores 1.0
     as 1; {$float: 1} arrives as 1.0 everywhere. Only with entryPoint. Default: none."""
 
