@@ -185,10 +185,10 @@ def test_changes_of_immutable_fields_are_refused(name: str, apiserver: ApiServer
     "change", ["spec.scaling.settings={weight: 0.25}", "spec.scaling.entryPoint=mine:Other"]
 )
 def test_a_scaler_of_ones_own_stays_as_it_was_made(change: str, apiserver: ApiServer, namespace: str) -> None:
-    created = "spec.scaling={entryPoint: 'mine:Plateau', settings: {weight: 0.5, deep: {list: [{a: 1}]}}}"
+    created = "spec.scaling={entryPoint: 'mine:Plateau', settings: {weight: 0.5, waits: [1, 2]}}"
     apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job(created)))
     stored = apiserver.get("ntj", "hopper", "-n", namespace)["spec"]["scaling"]
-    assert stored["settings"] == {"weight": 0.5, "deep": {"list": [{"a": 1}]}}
+    assert stored["settings"] == {"weight": 0.5, "waits": [1, 2]}
     longer = json.dumps(job(created, "spec.scaling.hold=60", "spec.stop.rounds=900"))
     apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=longer)
     with pytest.raises(KubectlError) as refused:

@@ -168,7 +168,8 @@ def _same(path: str) -> str:
     if PRESERVE in holder["properties"][name].get("additionalProperties", {}):
         new, old = f"dyn({new})", f"dyn({old})"  # CEL has no type for arbitrary JSON
     new, old = f"{new}.{name}", f"{old}.{name}"
-    return f"has({new}) == has({old}) && (!has({new}) || {new} == {old})"
+    # Lists of one or none are shorter than two conditions, and the CRD has to fit into an annotation.
+    return f"(has({new}) ? [{new}] : []) == (has({old}) ? [{old}] : [])"
 
 
 class _CrdDumper(yaml.SafeDumper):
