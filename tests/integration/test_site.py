@@ -135,7 +135,7 @@ def test_the_search_finds_a_field_a_command_and_a_function(site: Path) -> None:
     [
         ("custom environment", "environments/"),
         ("fine-tune", "fine-tuning/"),
-        ("DQN", "algorithms/"),
+        ("DQN", "concepts/"),
         ("GPU", "faq/"),
         ("cost", "faq/"),
     ],
@@ -148,12 +148,10 @@ def test_the_search_shows_the_page_that_answers_first(
 
 
 def test_the_words_that_are_searched_for_are_answered_on_the_page_that_comes_first() -> None:
-    said = {
-        name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("faq", "algorithms")
-    }
+    said = {name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("faq", "concepts")}
     assert "## Can I use my GPU?" in said["faq"]
     assert "## What does it cost?" in said["faq"]
-    assert "**DQN**" in said["algorithms"]
+    assert "### DQN" in said["concepts"]
 
 
 def test_code_fits_a_desk_and_scrolls_inside_its_frame_on_a_phone(
