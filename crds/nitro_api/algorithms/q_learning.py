@@ -6,7 +6,7 @@ networks (Wang et al. 2016).
 
 `paper` has the defaults of RLlib's DQN. `tuned` has larger networks of ReLUs and larger batches, a falling
 learning rate, a shorter horizon, longer exploration and standardised rewards. `tuned` of `dqn` is like RL
-Baselines3 Zoo's settings for CartPole, with double Q-learning and a falling learning rate.
+Baselines3 Zoo's settings for CartPole, with double Q-learning and a lower learning rate, which falls.
 """
 
 from nitro_api.algorithms.record import (
@@ -148,7 +148,7 @@ _DQN: Rows = (
     ("environment.envsPerActor",  1,         4),
     ("network.hiddenSizes",       [64, 64],  [256, 256]),
     ("network.activation",        "tanh",    "relu"),
-    ("learningRate",              5e-4,      2.3e-3),
+    ("learningRate",              5e-4,      1e-3),
     ("learningRateAnneal",        False,     True),
     ("adamEpsilon",               1e-8,      1e-5),
     ("gamma",                     0.99,      0.99),
