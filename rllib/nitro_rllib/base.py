@@ -22,7 +22,6 @@ from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.availability import RllibError
 from nitro_learner.algorithms.base import SINGLE_AGENT, check_network
 from nitro_learner.algorithms.ppo.loss import Coefficients
-from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
 from nitro_learner.data.batch import Fragment, on_device, vectors
 from nitro_learner.networks.actor_critic import chunk_size
 from nitro_learner.networks.architecture import network_of
@@ -178,10 +177,6 @@ class RllibAlgorithm:
                 raise RllibError(f"RLlib's learner failed in update {self._updates + 1}: {reason}") from error
         self._updates += 1
         return {name: float(stats.peek()) for name, stats in result[DEFAULT_MODULE_ID].items()}
-
-    def rollouts(self, fragments: list[Fragment]) -> PolicyRollouts:
-        """What the only agent has played in fragments. Raises ValueError if they do not fit together."""
-        return PolicyRollouts(self._team, self._team.classes[0], [0], fragments)
 
     def tensor(self, rows: np.ndarray) -> Tensor:
         """Rows on the learner's device."""

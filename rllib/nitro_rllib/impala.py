@@ -20,6 +20,7 @@ from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.impact.learning import denominator
 from nitro_learner.algorithms.impact.replay import CircularBuffer
 from nitro_learner.algorithms.ppo.loss import explained_variance
+from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.data.batch import Fragment
@@ -120,7 +121,7 @@ class RllibImpala(RllibAlgorithm):
     @torch.no_grad()
     def _samples(self, fragments: list[Fragment]) -> tuple[Samples, dict[str, float]]:
         """The round as RLlib's loss sees it at the updated weights, without its rows that mean nothing."""
-        rollouts = self.rollouts(fragments)
+        rollouts = PolicyRollouts.alone(self._team, fragments)
         actions, log_probs, distribution = (
             self.tensor(rollouts.rows(name)) for name in ("actions", "log_probs", "distribution")
         )

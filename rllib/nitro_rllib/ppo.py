@@ -9,7 +9,7 @@ from torch import Tensor
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.ppo.loss import explained_variance, loss_terms
-from nitro_learner.algorithms.ppo.rollouts import When
+from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts, When
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.data.batch import Fragment, check_round
@@ -65,7 +65,7 @@ class RllibPpo(RllibAlgorithm):
         these rows take part when RLlib standardises advantages. On all other rows the two agree (a test
         compares them).
         """
-        rollouts = self.rollouts(fragments)
+        rollouts = PolicyRollouts.alone(self._team, fragments)
         observations = self.inputs(rollouts.observations(""))
 
         def values(when: When) -> np.ndarray:

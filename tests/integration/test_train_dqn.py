@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import onnxruntime
-import torch
 
-from nitro_learner.checkpoints.store import load, pack
-from off_policy_support import relearned
+from nitro_learner.checkpoints.store import pack
+from off_policy_support import killed_resumed_and_relearned
 from train_support import nitro, rows_of, write_job
 
 ROUNDS = 6
@@ -22,21 +21,10 @@ def test_a_killed_run_is_learned_again_from_its_feed_to_the_bit_and_its_policy_p
         stop={"rounds": ROUNDS},
     )
     run = tmp_path / "run"
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        killed = nitro("train", job, "--run-dir", run, kill="4:sample")
-        assert killed.returncode == -9, killed.stderr
-        done = nitro("train", "--resume", run)
-        assert done.returncode == 0, done.stderr
-        expected = relearned(run).state_dict()
-    finally:
-        torch.set_num_threads(threads)
+    learned, expected = killed_resumed_and_relearned(job, run)
     table = rows_of(run)
     assert [row["round"] for row in table] == [str(number) for number in range(1, ROUNDS + 1)]
     assert all(float(row["convexity_ratio"]) >= 0 for row in table)
-    newest = load(run / "checkpoints" / f"round-{ROUNDS:06d}.safetensors")
-    learned = newest.state["policies"]["learners"][0]["state"]
     assert learned["steps"] == expected["steps"] > 0
     assert pack(1, {"learned": learned["learned"]}) == pack(1, {"learned": expected["learned"]})
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nitro_learner.checkpoints.store import load
-from off_policy_support import relearned
+from off_policy_support import killed_resumed_and_relearned
 from train_support import nitro, rows_of, start, wait_for_rows, write_job
 
 SETTINGS = {"batchSize": 128, "bufferBatches": 2, "bufferUses": 3, "minibatchSize": 64}
@@ -29,25 +29,13 @@ def write(directory: Path, **spec: Any) -> Path:
 def test_the_recorded_feed_gives_the_weights_of_the_run_to_the_bit(tmp_path: Path) -> None:
     """Killed in its fourth round and resumed: the feed alone gives its weights again, to the bit."""
     run = tmp_path / "run"
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        killed = nitro("train", write(tmp_path), "--run-dir", run, kill="4:sample")
-        assert killed.returncode == -9, killed.stderr
-        done = nitro("train", "--resume", run)
-        assert done.returncode == 0, done.stderr
-        expected = relearned(run).state_dict()
-    finally:
-        torch.set_num_threads(threads)
+    learned, expected = killed_resumed_and_relearned(write(tmp_path), run)
     table = rows_of(run)
     assert [row["round"] for row in table] == [str(number) for number in range(1, ROUNDS + 1)]
     steps = [int(row["env_steps"]) for row in table]
     for (before, after), row in zip(pairwise([0, *steps]), table, strict=True):
         wanted = max(2, -(-int(row["actors"]) // 2))
         assert after - before >= 64 * wanted
-    learned = load(run / "checkpoints" / f"round-{ROUNDS:06d}.safetensors").state["policies"]["learners"][0][
-        "state"
-    ]
     assert learned["passes"] == expected["passes"] > 0
     for part in ("parameters", "target"):
         for name, tensor in expected[part].items():

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from actor_support import environment, policies_of, rollout
 from learner_support import learner_of, lone_fragment
@@ -13,7 +14,27 @@ from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import load_job, resolve
 from nitro_learner.algorithms.base import OffPolicyLearner
+from nitro_learner.checkpoints.store import load
 from nitro_learner.sampling.seeds import slot_seed
+from train_support import nitro
+
+
+def killed_resumed_and_relearned(job: Path, run: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The learner's state at the end of a run that was killed in its fourth round and resumed, and the state
+    that the run's feed alone gives. One thread computes both."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        killed = nitro("train", job, "--run-dir", run, kill="4:sample")
+        assert killed.returncode == -9, killed.stderr
+        done = nitro("train", "--resume", run)
+        assert done.returncode == 0, done.stderr
+        expected = relearned(run).state_dict()
+    finally:
+        torch.set_num_threads(threads)
+    newest = sorted((run / "checkpoints").glob("*.safetensors"))[-1]
+    learned: dict[str, Any] = load(newest).state["policies"]["learners"][0]["state"]
+    return learned, expected
 
 
 def entries(run: Path, message: str) -> list[dict[str, Any]]:

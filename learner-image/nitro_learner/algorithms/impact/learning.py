@@ -120,7 +120,7 @@ class Impact:
 
     def take(self, fragments: list[Fragment]) -> None:
         for fragment in fragments:
-            (rewards,) = self.policy.scaled(self._rollouts([fragment]).lanes())
+            (rewards,) = self.policy.scaled(PolicyRollouts.alone(self._team, [fragment]).lanes())
             sampled = _Sampled(fragment, rewards)
             self._fresh.append(sampled)
             self._waiting.append(sampled)
@@ -160,9 +160,8 @@ class Impact:
         kl_after = adapted(c.kl, stats["kl"], self.settings.kl_target)
         self.policy = replace(self.policy, kl_coefficient=kl_after)
         if self.policy.observations is not None:
-            for observations in self._rollouts([sampled.fragment for sampled in fresh]).fields(
-                "observations"
-            ):
+            rollouts = PolicyRollouts.alone(self._team, [sampled.fragment for sampled in fresh])
+            for observations in rollouts.fields("observations"):
                 self.policy.observations.merge(observations)
         surrogate = PpoSurrogate(
             self.network,
@@ -181,7 +180,7 @@ class Impact:
     def samples(self, batch: list[_Sampled]) -> tuple[Samples, dict[str, float]]:
         """Make samples from fragments, at the present target network and critic, with advantages that are not
         standardised, and their statistics explained_variance and advantage_std."""
-        rollouts = self._rollouts([sampled.fragment for sampled in batch])
+        rollouts = PolicyRollouts.alone(self._team, [sampled.fragment for sampled in batch])
         observations = self._inputs(rollouts.observations(""))
 
         def of_rows(array: np.ndarray) -> Tensor:
@@ -262,9 +261,6 @@ class Impact:
 
     def _losses(self) -> AlonePasses:
         return AlonePasses(self.network, self.parameters, self._coefficients(), None)
-
-    def _rollouts(self, fragments: list[Fragment]) -> PolicyRollouts:
-        return PolicyRollouts(self._team, self._team.classes[0], [0], fragments)
 
     def _inputs(self, observations: np.ndarray) -> Tensor:
         """Raw observations [n, *obs] as the networks take them: vectors or images."""

@@ -67,6 +67,13 @@ class PolicyRollouts:
         self.slots = len(fragments)
         self.length, self.envs = map(int, fragments[0].tensors["terminated"].shape)
 
+    @classmethod
+    def alone(cls, team: Team, fragments: Sequence[Fragment]) -> PolicyRollouts:
+        """A round of the only agent of its environment. Raises ValueError if the fragments do not fit
+        together."""
+        (agent_class,) = team.classes
+        return cls(team, agent_class, [0], fragments)
+
     def fields(self, name: str) -> list[np.ndarray]:
         """A per-agent field of each fragment for the policy's agents alone."""
         arrays = [own[name] for own in self._own]
@@ -175,12 +182,13 @@ class PolicyRollouts:
         Args:
             critic: V of the observations or states of that kind, f32 [n]. The first call is of the steps'.
         """
-        steps = critic("").reshape(self.slots, self.length, -1)
+        rows = critic("")
+        steps = rows.reshape(self.slots, self.length, -1)
         last = critic("last_").reshape(self.slots, -1)
         final = np.split(critic("final_"), np.cumsum([len(cut) * self.agents for cut in self.cut])[:-1])
         ends = map(self._by_fragment, (self.terminated, self.truncated))
         following = map(gae.next_values, steps, last, final, *ends)
-        return np.concatenate(list(steps), axis=1), np.concatenate(list(following), axis=1)
+        return self.by_lane(rows), np.concatenate(list(following), axis=1)
 
     def estimates(
         self,
