@@ -25,7 +25,7 @@ NOT_RUN = {
         r"make (run|bench|test|paper-small|test-\w+|docs|lint-files|release)\b"
         r"|nitro (pretrain-scaler|detector|landscape) "
         r"|nitro experiment (run|report) |nitro train examples/(spaceinvaders|hopper-minionsrl)"
-        r"|nitro train .*--run-dir runs/tuned$|OMP_NUM_THREADS=2 nitro train|python tests/"
+        r"|nitro train .*--run-dir runs/tuned$|OMP_NUM_THREADS=\d nitro train|python tests/"
         r"|nitro evaluate FOLDER"
     ),
     "changes the checkout": r"make (format|generate|constraints|audit)$",
