@@ -68,10 +68,10 @@ class Algorithm(Model):
     )
     """Settings that differ from the preset."""
 
-    rllib: Annotated[dict[str, Any], Field(max_length=128), FreeJson()] | None = None
+    rllib: Annotated[dict[str, Any], Field(max_length=128), FreeJson(levels=6)] | None = None
     """RLlib's settings, by the names that its config's `training()` has: lr, num_epochs, clip_param, ... They
     are checked when the learner starts, and by `nitro validate` where RLlib is installed. Only with a name
-    that begins with `rllib/`. Any JSON of at most 8 levels of mappings and lists, rllib itself the first.
+    that begins with `rllib/`. Any JSON of at most 6 levels of mappings and lists, rllib itself the first.
     Default: `paper` has RLlib's own defaults, but steps on whole batches; `tuned` RLlib's own settings for
     MuJoCo; what neither names is as RLlib has it."""
 

@@ -50,12 +50,12 @@ def test_json_of_eight_levels_is_taken_and_deeper_is_refused_at_the_ninth(kinds:
     assert error.message == SENTENCE
 
 
-def test_settings_of_rllib_have_the_same_limit() -> None:
+def test_settings_of_rllib_have_six_levels() -> None:
     data = job() | {"spec": {"environment": {"id": "A-v0"}, "algorithm": {"name": "rllib/ppo"}}}
-    data["spec"]["algorithm"]["rllib"] = {"model": nested(MAX_LEVELS, "o")}
+    data["spec"]["algorithm"]["rllib"] = {"model": nested(6, "o")}
     (error,) = mistakes(data)
-    assert error.path == "spec.algorithm.rllib.model" + ".a" * (MAX_LEVELS - 1)
-    data["spec"]["algorithm"]["rllib"] = {"model": nested(MAX_LEVELS - 1, "o")}
+    assert error.path == "spec.algorithm.rllib.model" + ".a" * 5
+    data["spec"]["algorithm"]["rllib"] = {"model": nested(5, "o")}
     assert load_job(data)
 
 
