@@ -8,6 +8,13 @@
 
 All of them are without the environment's own shape, start and dtype. Whole numbers count from 0. The parts of
 a multi-discrete action, and the bits of a multi-binary one, are independent of each other.
+
+The table's continuous actions are those of the head `gaussian`. Two other heads squash actions into [-1, 1],
+which stand for the environment's bounds:
+
+    head               actions                 parameters                            random numbers
+    squashedGaussian   tanh of a normal one    means, then log std, as above         standard normal [..., A]
+    tanh               a tanh plus noise       what tanh is taken of, [..., A]       the noise itself [..., A]
 """
 
 import math
@@ -22,6 +29,9 @@ from nitro_actor.matmul import Floats
 
 LOG_STD_RANGE = (-20.0, 2.0)
 """Range that a log standard deviation is clamped to, in the actor as in the learner."""
+
+_LARGEST = float(np.finfo(np.float32).max)
+"""What float32 holds."""
 
 
 class ActionSpace(ABC):
@@ -130,6 +140,49 @@ class Continuous(ActionSpace):
             actions = self.low * (1 - share) + self.high * share
         bounded: np.ndarray = np.minimum(np.maximum(actions, self.low), self.high)
         return bounded
+
+
+class SquashedGaussian(Continuous):
+    """Real numbers that are the tanh of normal ones, as SAC has them."""
+
+    head = "squashedGaussian"
+
+    def __init__(self, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
+        super().__init__(low, high, rescaled=True)
+
+    def sample(self, distribution: Floats, noise: Floats, out: np.ndarray) -> None:
+        super().sample(distribution, noise, out)
+        np.tanh(out, out=out)
+
+    def mode(self, distribution: Floats) -> np.ndarray:
+        """The tanh of the means."""
+        squashed: np.ndarray = np.tanh(super().mode(distribution))
+        return squashed
+
+    def log_probabilities(self, distribution: Floats, actions: np.ndarray) -> Floats:  # noqa: ARG002
+        raise TypeError(f"actors do not compute log probabilities of a head {self.head}")
+
+
+class SquashedMean(SquashedGaussian):
+    """Real numbers that are the tanh of a policy's outputs, with noise added, as DDPG and TD3 have them."""
+
+    head = "tanh"
+
+    def __init__(self, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
+        super().__init__(low, high)
+        self.parameters = self.outputs
+
+    def sample(self, distribution: Floats, noise: Floats, out: np.ndarray) -> None:
+        np.tanh(distribution, out=out)
+        np.add(out, noise, out=out)
+        np.minimum(out, np.float32(1), out=out)
+        np.maximum(out, np.float32(-1), out=out)
+
+
+SQUASHED: Mapping[str, type[SquashedGaussian]] = {
+    space.head: space for space in (SquashedGaussian, SquashedMean)
+}
+"""Heads of continuous actions in [-1, 1]."""
 
 
 class WholeNumbers(ActionSpace):
@@ -287,6 +340,31 @@ def action_space(action: Mapping[str, Any]) -> ActionSpace:
     if kind == "multiBinary":
         return MultiBinary(tuple(action["shape"]))
     return Discrete(action["n"], action.get("start", 0))
+
+
+def policy_space(action: Mapping[str, Any], head: object) -> ActionSpace:
+    """The action of an EnvironmentSpec as policies with this head choose it."""
+    space = action_space(action)
+    if isinstance(space, Continuous) and (squashed := SQUASHED.get(str(head))):
+        return squashed(space.low, space.high)
+    return space
+
+
+def without_bounds(action: Mapping[str, Any]) -> str:
+    """Which number of a continuous action of an EnvironmentSpec lacks a bound, as errors tell it; empty if
+    none does."""
+    for index, (low, high) in enumerate(zip(action["low"], action["high"], strict=True)):
+        if not bounds_finite(low, high):
+            return (
+                f"actions[{index}] is from {-math.inf if low is None else low:g} to "
+                f"{math.inf if high is None else high:g}"
+            )
+    return ""
+
+
+def bounds_finite(low: float | None, high: float | None) -> bool:
+    """Whether a number of an action has both bounds. The largest float32 stands for none, too."""
+    return all(bound is not None and abs(bound) < _LARGEST for bound in (low, high))
 
 
 def _log_probabilities(logits: Floats, actions: NDArray[np.int64]) -> Floats:

@@ -1,7 +1,6 @@
 """The environment of an actor: its spaces, and the E episodes that run in it."""
 
 import importlib.metadata
-import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,15 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import PROTOCOL_VERSION, wire
-from nitro_actor.actions import ActionSpace, action_space
+from nitro_actor.actions import ActionSpace, action_space, without_bounds
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.engines.base import Engine, Snapshot, Step, require_wanted
 from nitro_actor.evaluation import EVALUATION_KWARGS
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.stacking import join, stacked_shape
-
-_LARGEST = float(np.finfo(np.float32).max)
-"""What float32 holds."""
 
 
 def rescaled(action: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,19 +28,12 @@ def rescaled(action: Mapping[str, Any]) -> dict[str, Any]:
         raise EnvironmentConfigError(
             f"rescaleActions is for actions that are a Box, and these are {action['kind']}; leave it out"
         )
-    for index, (low, high) in enumerate(zip(action["low"], action["high"], strict=True)):
-        if not bounds_finite(low, high):
-            raise EnvironmentConfigError(
-                f"rescaleActions needs finite bounds, and actions[{index}] is from "
-                f"{-math.inf if low is None else low:g} to {math.inf if high is None else high:g}; give the "
-                "action space bounds, or leave rescaleActions out"
-            )
+    if missing := without_bounds(action):
+        raise EnvironmentConfigError(
+            f"rescaleActions needs finite bounds, and {missing}; give the action space bounds, or leave "
+            "rescaleActions out"
+        )
     return {**action, "rescaled": True}
-
-
-def bounds_finite(low: float | None, high: float | None) -> bool:
-    """Whether a number of an action has both bounds. The largest float32 stands for none, too."""
-    return all(bound is not None and abs(bound) < _LARGEST for bound in (low, high))
 
 
 @dataclass(frozen=True)
@@ -216,20 +205,21 @@ class Environment:
             own = slice(index * agents, (index + 1) * agents)
             stack[own] = self._lanes[name][own][:, None]
 
-    def step(self, actions: Mapping[str, np.ndarray]) -> Step:
+    def step(self, actions: Mapping[str, np.ndarray], boxes: Mapping[str, ActionSpace] | None = None) -> Step:
         """Step all copies; finished ones wait for `reset_one`.
 
         Args:
             actions: by class, [E, n_c, *action shape]; continuous ones are clipped to the action space here,
-                and rescaled where the job says so.
+                and rescaled where the job or the policies' head says so.
+            boxes: the continuous classes' actions as policies choose them; by default as the job says.
 
         Raises:
             OverError: `over` is set.
         """
         require_wanted(self.over)
-        if self._bounded:
+        if boxes := self._bounded if boxes is None else boxes:
             actions = dict(actions)
-            for name, space in self._bounded.items():
+            for name, space in boxes.items():
                 actions[name] = space.bounded(actions[name])
         step = self._engine.step(actions)
         for name, returns in self._returns:

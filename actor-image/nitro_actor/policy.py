@@ -10,20 +10,32 @@ Besides the fields that `nitro_actor.networks` knows, the description of a polic
     logStd: state   the head gives log standard deviations too, which otherwise are parameters
     head: q         Q values of discrete actions; the policy takes the available action with the highest, or
                     a random available one with probability `epsilon`
+    head: squashedGaussian, tanh
+                    continuous actions in [-1, 1], see `nitro_actor.actions`; the noise that `tanh` adds has
+                    the standard deviation `noise`
+    uniform: true   of these two: sampled actions are drawn evenly from [-1, 1], whatever the policy's outputs
     dueling: true   of a Q head: Q = V + A - mean A (Wang et al. 2016), A of the layer policy.head, V of the
                     layer policy.value
     agentIds: n_c   an agent's index in its class follows its normalised observation, one-hot
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import masks, wire
-from nitro_actor.actions import ActionSpace, action_space
+from nitro_actor.actions import (
+    SQUASHED,
+    ActionSpace,
+    Continuous,
+    SquashedMean,
+    action_space,
+    policy_space,
+    without_bounds,
+)
 from nitro_actor.matmul import Floats
 from nitro_actor.memory import memory_parameters, memory_size
 from nitro_actor.networks import ACTIVATIONS, NETWORKS, Specs, linear_parameters
@@ -37,6 +49,7 @@ class Policies:
 
     Attributes:
         classes: by the name of the agent class.
+        boxes: the action spaces of the classes whose actions are continuous, likewise.
     """
 
     def __init__(self, container: WeightsContainer, classes: Sequence[AgentClass]) -> None:
@@ -47,6 +60,22 @@ class Policies:
         """
         container.require_agents(agent for agent_class in classes for agent in agent_class.agents)
         self.classes = {agent_class.name: ClassPolicies(agent_class, container) for agent_class in classes}
+        self.boxes = {
+            name: policies.actions
+            for name, policies in self.classes.items()
+            if isinstance(policies.actions, Continuous)
+        }
+
+    def require_tensors(self, optional_tensors: Collection[str]) -> None:
+        """Refuse optional tensors of a rollout that these policies cannot give.
+
+        Raises:
+            WireError: a distribution is asked for, and a policy squashes actions.
+        """
+        unknown = sorted({"distribution", "log_probs"} & set(optional_tensors))
+        squashed = [box.head for box in self.boxes.values() if box.head in SQUASHED]
+        if unknown and squashed:
+            raise wire.WireError(f"optionalTensors: {unknown}, which policies of a head {squashed[0]!r} lack")
 
     def memories(self, count: int) -> "Memories":
         """Empty memories of E environments, as episodes begin with them."""
@@ -105,7 +134,8 @@ class Noise:
 
     Attributes:
         actions: those of `nitro_actor.actions`, [L, lanes, ...].
-        explore: bool [L, lanes], where a Q head explores; None without a Q head.
+        explore: bool [L, lanes], where an action is drawn evenly from all of them, whatever the policy's
+            outputs; None where that is never so.
     """
 
     def __init__(self, actions: Floats, explore: NDArray[np.bool_] | None) -> None:
@@ -123,7 +153,8 @@ class ClassPolicies:
 
     def __init__(self, agents: AgentClass, container: WeightsContainer) -> None:
         self.agents = agents
-        self.actions = action_space(agents.action)
+        networks = [container.policies[container.agents[agent]].network for agent in agents.agents]
+        self.actions = _common_space(agents, networks)
         served: dict[str, list[int]] = {}
         for index, agent in enumerate(agents.agents):
             served.setdefault(container.agents[agent], []).append(index)
@@ -142,15 +173,25 @@ class ClassPolicies:
                 f"weights: class {agents.name} has memories of several sizes, {sorted(sizes)}"
             )
         (self.memory_size,) = sizes
-        networks = [container.policies[container.agents[agent]].network for agent in agents.agents]
         greedy = np.array([network["head"] == "q" for network in networks])
         self._greedy = greedy if greedy.any() else None
         self._epsilon = np.array([network.get("epsilon", 0.0) for network in networks])
+        self._uniform = np.array([bool(network.get("uniform")) for network in networks])
+        self._noise = None
+        if isinstance(self.actions, SquashedMean):
+            self._noise = np.array([[network["noise"]] for network in networks], np.float32)
 
     def noise(self, generator: np.random.Generator, length: int, count: int) -> Noise:
         """Draw the random numbers of L steps of E environments."""
         lanes = (length, count * len(self.agents.agents))
         drawn = self.actions.noise(generator, lanes)
+        if self._noise is not None:
+            by_agent = drawn.reshape(-1, len(self._noise), drawn.shape[-1])
+            np.multiply(by_agent, self._noise, out=by_agent)
+        if self._uniform.any():
+            uniform = np.tile(self._uniform, (length, count))
+            np.copyto(drawn, 2 * generator.random(drawn.shape, np.float32) - 1, where=uniform[..., None])
+            return Noise(drawn, uniform)
         if self._greedy is None:
             return Noise(drawn, None)
         chances = generator.random((length, count, len(self._greedy)))
@@ -194,7 +235,10 @@ class ClassPolicies:
         if noise.explore is None:
             self.actions.sample(distribution, drawn, out)
             return
-        assert self._greedy is not None
+        if self._greedy is None:
+            self.actions.sample(distribution, drawn, out)
+            np.copyto(out, drawn, where=noise.explore[t][:, None])
+            return
         scores = distribution + drawn  # of policies without a Q head
         by_agent = (-1, len(self._greedy), scores.shape[-1])
         np.copyto(scores.reshape(by_agent), distribution.reshape(by_agent), where=self._greedy[:, None])
@@ -237,8 +281,8 @@ def check(weights: PolicyWeights, agents: AgentClass) -> None:
         raise wire.WireError(
             f"weights: agentIds {ids!r}, but class {agents.name} has {len(agents.agents)} agents"
         )
-    shape, actions = tuple(agents.observation["shape"]), action_space(agents.action)
-    _check_head(network, actions)
+    shape, actions = tuple(agents.observation["shape"]), policy_space(agents.action, network.get("head"))
+    _check_head(network, actions, agents.action)
     seen = (math.prod(shape) + ids,) if ids else shape
     layers, width = NETWORKS[network["kind"]].parameters(network, seen)
     head, width = head_parameters(network, width, actions)
@@ -257,10 +301,9 @@ def head_parameters(network: Mapping[str, Any], width: int, actions: ActionSpace
         WireError: the description is wrong.
     """
     expected, width = memory_parameters(network, width)
-    continuous = actions.head == "gaussian"
-    per_state = continuous and network.get("logStd") == "state"
-    expected |= linear_parameters("policy.head", width, 2 * actions.outputs if per_state else actions.outputs)
-    if continuous and not per_state:
+    one_std = actions.head == "gaussian" and network.get("logStd") != "state"
+    expected |= linear_parameters("policy.head", width, actions.outputs if one_std else actions.parameters)
+    if one_std:
         expected["policy.log_std"] = wire.TensorSpec("float32", (actions.outputs,))
     return expected, width
 
@@ -279,9 +322,23 @@ def _check_layers(network: Mapping[str, Any]) -> None:
         raise wire.WireError(f"weights: activation {network.get('activation')!r} is unknown")
 
 
-def _check_head(network: Mapping[str, Any], actions: ActionSpace) -> None:
-    heads = (actions.head, "q") if actions.head == "categorical" else (actions.head,)
-    head, epsilon = network.get("head"), network.get("epsilon")
+def _common_space(agents: AgentClass, networks: Sequence[Mapping[str, Any]]) -> ActionSpace:
+    """The actions of a class's policies, which all have them in the same form.
+
+    Raises:
+        WireError: their heads differ in it.
+    """
+    spaces = {(space := policy_space(agents.action, network.get("head"))).head: space for network in networks}
+    if len(spaces) > 1:
+        raise wire.WireError(f"weights: class {agents.name} has policies of several heads, {sorted(spaces)}")
+    (space,) = spaces.values()
+    return space
+
+
+def _check_head(network: Mapping[str, Any], actions: ActionSpace, action: Mapping[str, Any]) -> None:
+    heads: tuple[str, ...] = (action_space(action).head,)
+    heads += {"categorical": ("q",), "gaussian": tuple(SQUASHED)}.get(heads[0], ())
+    head, epsilon, noise = (network.get(name) for name in ("head", "epsilon", "noise"))
     needed = actions.network().get("sizes")
     if network.get("sizes") != needed:
         raise wire.WireError(f"weights: sizes {network.get('sizes')!r}, but the actions need {needed!r}")
@@ -291,3 +348,12 @@ def _check_head(network: Mapping[str, Any], actions: ActionSpace) -> None:
         raise wire.WireError(f"weights: epsilon {epsilon!r} is no number from 0 to 1")
     if network.get("dueling") not in ((None, False, True) if head == "q" else (None, False)):
         raise wire.WireError(f"weights: dueling {network.get('dueling')!r} of a head {head!r}")
+    if network.get("uniform") not in ((None, False, True) if head in SQUASHED else (None, False)):
+        raise wire.WireError(f"weights: uniform {network.get('uniform')!r} of a head {head!r}")
+    if head == "tanh" and (type(noise) not in (int, float) or not 0 <= noise <= 10):  # type: ignore[operator]
+        raise wire.WireError(f"weights: noise {noise!r} is no number from 0 to 10")
+    if head in SQUASHED and (missing := without_bounds(action)):
+        raise wire.WireError(
+            f"weights: head {head!r} needs actions with finite bounds, and {missing}; give the action space "
+            "bounds"
+        )

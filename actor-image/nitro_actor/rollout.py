@@ -50,8 +50,9 @@ def rollout(
     Raises:
         EnvironmentCallError: the environment raised, or did what its interface does not allow.
         PolicyError: the weights lead to NaN.
-        WireError: the state does not fit the environment.
+        WireError: the state does not fit the environment, or the policies have no such optional tensor.
     """
+    policies.require_tensors(optional_tensors)
     count, info = environment.count, environment.info
     length = steps // count
     if info is not None:
@@ -78,7 +79,7 @@ def rollout(
         for record in records:
             actions[record.name] = record.act(t, observations[record.name])
         try:
-            step = environment.step(actions)
+            step = environment.step(actions, policies.boxes)
         except EnvironmentCallError:
             # What came before is the cause: NaN that a policy saw, or a policy that has diverged.
             for record in records:
@@ -138,7 +139,8 @@ def evaluate(
     memories = policies.memories(rows)
     while evaluation.running:
         acted = {name: alive.flatten() for name, alive in environment.alive.items()}
-        step = environment.step(best_actions(environment, policies, memories, rows))
+        actions = best_actions(environment, policies, memories, rows)
+        step = environment.step(actions, policies.boxes)
         evaluation.end_step(step.terminated | step.truncated)
         memories.forget(environment.lengths == 0, acted, step.died)
     if not np.isfinite(evaluation.returns).all():

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nitro_actor.actions import LOG_STD_RANGE, action_space
+from nitro_actor.actions import LOG_STD_RANGE, policy_space
 from nitro_actor.matmul import Floats
 from nitro_actor.memory import Gru, memory_size
 from nitro_actor.networks import NETWORKS, linear
@@ -42,8 +42,9 @@ class Stack:
             tensors = {name: np.stack([policy.tensors[name] for policy in policies]) for name in tensors}
             shape, lead = (int(np.prod(shape)),), (len(policies), 1, 1)
         self._agents, self._shape = len(agent_class.agents), shape
-        actions = action_space(agent_class.action)
-        self._parameters, self._continuous = actions.parameters, actions.head == "gaussian"
+        actions = policy_space(agent_class.action, network["head"])
+        self._parameters = actions.parameters
+        self._deviates = actions.head in ("gaussian", "squashedGaussian")
         seen = (shape[0] + self._ids,) if self._ids else shape
         self._network = NETWORKS[network["kind"]](network, tensors, seen)
         self._gru = Gru(tensors) if memory_size(network) else None
@@ -126,7 +127,7 @@ class Stack:
             out += features @ weight + bias
         if self._log_std is not None:
             out[..., width:] = self._log_std
-        elif self._continuous:
+        elif self._deviates:
             log_std = out[..., width // 2 :]
             np.minimum(log_std, _HIGHEST, out=log_std)
             np.maximum(log_std, _LOWEST, out=log_std)

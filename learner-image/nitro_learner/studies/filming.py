@@ -142,7 +142,7 @@ def _drawn_by_engine(environment: Environment, policies: Policies, seed: int) ->
     memories, ended = policies.memories(1), False
     while not ended:
         acted = {name: alive[0].copy() for name, alive in environment.alive.items()}
-        step = environment.step(best_actions(environment, policies, memories))
+        step = environment.step(best_actions(environment, policies, memories), policies.boxes)
         memories.forget(step.terminated, acted, step.died)
         ended = bool(step.terminated[0] or step.truncated[0])
         yield (

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from nitro_actor.environment import bounds_finite
+from nitro_actor.actions import bounds_finite
 from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.wire import EXACT_IN_FLOAT32
