@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nitro_actor.actions import LOG_STD_RANGE, policy_space
+from nitro_actor.actions import LOG_STD_RANGE, Continuous, policy_space
 from nitro_actor.matmul import Floats
 from nitro_actor.memory import Gru, memory_size
 from nitro_actor.networks import NETWORKS, linear
@@ -44,7 +44,7 @@ class Stack:
         self._agents, self._shape = len(agent_class.agents), shape
         actions = policy_space(agent_class.action, network["head"])
         self._parameters = actions.parameters
-        self._deviates = actions.head in ("gaussian", "squashedGaussian")
+        self._deviates = isinstance(actions, Continuous) and actions.parameters > actions.outputs
         seen = (shape[0] + self._ids,) if self._ids else shape
         self._network = NETWORKS[network["kind"]](network, tensors, seen)
         self._gru = Gru(tensors) if memory_size(network) else None

@@ -9,7 +9,7 @@ import pytest
 from actor_support import Alone, environment, evaluate, policies_of, rollout, weights
 from nitro_actor import wire
 from nitro_actor.config import EnvironmentConfig
-from nitro_actor.environment import Environment, EnvironmentSpec
+from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env
 from nitro_actor.policy import Policies
 from nitro_actor.protocol.agents import AgentClass
@@ -17,25 +17,12 @@ from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_actor.rollout import random_sources
 from parallel_environments import mlp
 from scaled_environments import BEST, HIGH, LOW
-
-HEADS: dict[str, dict[str, Any]] = {
-    "squashedGaussian": {"head": "squashedGaussian"},
-    "tanh": {"head": "tanh", "noise": 0.7},
-}
+from squashed_support import HEADS, squashing
 
 
 def wide(**settings: Any) -> Environment:
     """Three environments with actions from -500 to 1500; rewards tell the distance of an action from 900."""
     return make_env(EnvironmentConfig("test", 3, {}, "scaled_environments:Wide", **settings))
-
-
-def squashing(spec: EnvironmentSpec, head: str, /, **changes: Any) -> PolicyWeights:
-    """A policy with random parameters and a head, whose outputs are widely spread."""
-    given = weights(spec, log_std="state" if head == "squashedGaussian" else "parameter")
-    tensors = {name: array for name, array in given.tensors.items() if name != "policy.log_std"}
-    tensors["policy.head.weight"] = tensors["policy.head.weight"] * np.float32(3)
-    kept = {name: value for name, value in given.network.items() if name not in ("head", "logStd")}
-    return PolicyWeights({**kept, **HEADS[head], **changes}, tensors, given.observation_clip)
 
 
 def outputs(policy: PolicyWeights, observations: np.ndarray) -> np.ndarray:
@@ -94,13 +81,13 @@ def test_an_evaluation_plays_the_tanh_of_the_means(head: str) -> None:
 def test_uniform_actions_fill_the_range_and_are_repeated(head: str) -> None:
     env = wide()
     policy = squashing(env.spec, head, uniform=True)
-    first, again, other = (sampled(env, policy, seed, 6000)["actions"] for seed in (3, 3, 4))
+    first, again, other = (sampled(env, policy, seed, 1800)["actions"] for seed in (3, 3, 4))
     np.testing.assert_array_equal(first, again)
     assert (first != other).mean() > 0.99
     shares = np.histogram(first, bins=10, range=(-1, 1))[0] / first.size
-    np.testing.assert_allclose(shares, 0.1, atol=0.015)
+    np.testing.assert_allclose(shares, 0.1, atol=0.03)
     spread = np.abs(np.corrcoef(first[:-1].reshape(-1), first[1:].reshape(-1))[0, 1])
-    assert spread < 0.05, "one step's draw says nothing of the next"
+    assert spread < 0.1, "one step's draw says nothing of the next"
     assert (sampled(env, squashing(env.spec, head))["actions"] != first[:200]).mean() > 0.99
 
 

@@ -11,7 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nitro_actor.actions import LOG_STD_RANGE, Continuous, Discrete, MultiBinary, MultiDiscrete, action_space
+from nitro_actor.actions import (
+    LOG_STD_RANGE,
+    SQUASHED,
+    Continuous,
+    Discrete,
+    MultiBinary,
+    MultiDiscrete,
+    policy_space,
+)
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.networks.distributions import distribution_of
@@ -47,12 +55,14 @@ class PolicyModule(nn.Module):
             agent: its name.
         """
         super().__init__()
-        network, space = weights.network, action_space(spaces.action)
+        network = weights.network
+        space = policy_space(spaces.action, network["head"])
         tensors = {name: torch.from_numpy(np.array(array)) for name, array in weights.tensors.items()}
         self._relu = network["activation"] == "relu"
         self._space = space
         self._family = distribution_of(spaces.action)
-        self._continuous = isinstance(space, Continuous)
+        self._squashed = network["head"] in SQUASHED
+        self._deviates = isinstance(space, Continuous) and space.parameters > space.outputs
         shape = tuple(spaces.observation["shape"])
         self._image = (*shape, 1)[:3] if network["kind"] == "conv" else ()
         self._normalised = "observation.mean" in tensors
@@ -98,6 +108,8 @@ class PolicyModule(nn.Module):
         space = self._space
         if isinstance(space, Continuous):
             mean = distribution[:, : space.outputs]
+            if self._squashed:
+                mean = torch.tanh(mean)
             if space.rescaled:
                 share = (mean.clamp(-1, 1) + 1) * 0.5
                 mean = self.low * (1 - share) + self.high * share
@@ -131,7 +143,7 @@ class PolicyModule(nn.Module):
         if self.value is not None:
             value: Tensor = self.value(features)
             return value + output - output.mean(1, keepdim=True)
-        if not self._continuous:
+        if not self._deviates:
             return output
         outputs = self._space.outputs
         log_std = output[:, outputs:].clamp(*LOG_STD_RANGE)
