@@ -1,5 +1,6 @@
 """Entry points: what a job names as `module:attribute`, and what to do where it cannot be loaded."""
 
+import hashlib
 import importlib
 import os
 import sys
@@ -13,6 +14,41 @@ from nitro_actor.config import EnvironmentConfigError, NotInstalled
 ACTOR_IMAGE = "the actor's image"
 _IN_AN_IMAGE = ("KUBERNETES_SERVICE_HOST", "AWS_LAMBDA_FUNCTION_NAME")
 """Variables that only a cluster and Lambda set: there an image has to hold the user's code."""
+
+
+class CodeError(EnvironmentConfigError):
+    """The package of the job's code cannot be used. The text says why and what to do."""
+
+
+def find_code() -> None:
+    """Let Python find the modules of the job's code, behind all that are installed: it replaces none.
+
+    NITRO_CODE is their folder, or the package that `nitro code` made. NITRO_CODE_SHA256, which a cluster
+    sets, is the digest that the package must have.
+
+    Raises:
+        CodeError: it cannot be read, or has another digest. Nothing of it has been imported.
+    """
+    place, digest = os.environ.get("NITRO_CODE"), os.environ.get("NITRO_CODE_SHA256")
+    if not place or place in sys.path:
+        return
+    if digest:
+        try:
+            found = hashlib.sha256(Path(place).read_bytes()).hexdigest()
+        except OSError as error:
+            raise CodeError(f"spec.code: {place} cannot be read ({error.strerror}); {_REPLACED}") from error
+        if found != digest:
+            raise CodeError(
+                f"spec.code: the package in {place} has the digest {found}, and the job says {digest}; "
+                f"nothing of it is imported. {_REPLACED}"
+            )
+    sys.path.append(place)
+
+
+_REPLACED = (
+    "Somebody has replaced its ConfigMap: suspend the job, delete the ConfigMap, apply again what "
+    "`nitro code` writes for the job's code, and resume the job."
+)
 
 
 def find_here() -> None:
@@ -65,8 +101,14 @@ def load(entry_point: str, *, image: str = ACTOR_IMAGE, ours: Path = traces.OURS
 
 def _remedy(module: str, missing: str | None, image: str) -> str:
     """What to do when an entry point's module, or a module that it imports, is missing."""
+    if os.environ.get("NITRO_CODE_SHA256"):
+        return (
+            f"pack {missing or module} too, with `nitro code`, or, if it is not yours, install it in "
+            f"{image}: spec.code brings only your own files"
+        )
     if _in_an_image():
-        return f"install its package in {image}"
+        brought = ", or bring it by spec.code (docs/own-parts.md)" if _IN_AN_IMAGE[0] in os.environ else ""
+        return f"install its package in {image}{brought}"
     top = module.partition(".")[0]
     if missing is not None and missing.partition(".")[0] != top:
         return f"install what {module} needs for the Python that runs Nitro, {sys.executable}"

@@ -12,9 +12,9 @@ SIGTERM lets the request in flight finish, then the process exits with 0. SIGUSR
 where the main thread stands. A crash, such as a segmentation fault, writes where each thread stands.
 
 Settings come from environment variables: NITRO_ENVIRONMENT, NITRO_REDIS_URL, NITRO_TOKEN, NITRO_HOST, PORT,
-NITRO_TIMEOUT_SECONDS (time limit of a request; a request that exceeds it by far ends the process), and
+NITRO_TIMEOUT_SECONDS (time limit of a request; a request that exceeds it by far ends the process),
 NITRO_ACTORS (the number of actors; with more than one, each is a process of its own behind this server, see
-team.py).
+team.py), and NITRO_CODE with NITRO_CODE_SHA256 (the job's code, see entry_points.py).
 """
 
 import faulthandler
@@ -30,7 +30,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import nitro_actor.startup  # noqa: F401 - before numpy loads
-from nitro_actor import traces
+from nitro_actor import entry_points, traces
 from nitro_actor.actor import Actor
 from nitro_actor.answers import log_uncut
 from nitro_actor.base_service import BaseService
@@ -71,6 +71,7 @@ def main() -> int:
 
 def _run(token: str | None) -> int:
     """Serve until a signal. Returns the exit code."""
+    entry_points.find_code()
     actors, port = _number("NITRO_ACTORS", int, 1, 1000), _number("PORT", int, 0, 65535)
     if actors is not None and actors > 1:
         team = Team(token, actors)

@@ -31,7 +31,7 @@ class Config:
     """Hosts besides AWS's own that spec.backend.lambda.endpointUrl may name; `*` is any."""
     entry_points: bool
     """Whether jobs may name a module to import: by environment.entryPoint, in environment.id, or by
-    scaling.entryPoint."""
+    scaling.entryPoint; and whether they may bring one by spec.code."""
     metadata_prefixes: Mapping[str, tuple[str, ...]]
     """Beginnings of keys that jobs may give their pods besides the usual ones: `annotations` and `labels`."""
     apparmor: bool

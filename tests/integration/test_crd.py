@@ -155,6 +155,7 @@ def test_values_are_read_as_kubectl_reads_them(apiserver: ApiServer, namespace: 
 CHANGES = {
     "environment": "spec.environment.kwargs={a: 2}",
     "algorithm": "spec.algorithm.preset=paper",
+    "code": f"spec.code='{'0' * 64}'",
     "sharing": "spec.sharing={mode: always}",
     "network": "spec.network.activation=relu",
     "seed": "spec.seed=1",

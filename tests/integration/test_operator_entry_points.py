@@ -25,7 +25,7 @@ def test_a_platform_without_entry_points_stops_such_jobs_at_their_checkpoint(
     with OperatorProcess(apiserver.kubeconfig, log, NITRO_ENTRY_POINTS="false"):
         brings = {"env": [{"name": "PYTHONPATH", "value": "/brought"}]}
         cluster.apply(job("after", environment=COMMANDS), job("registered"), job("brings", actor=brings))
-        cluster.apply(job("scales", scaling=COMMANDS))
+        cluster.apply(job("scales", scaling=COMMANDS), job("packed", code="0" * 64))
         eventually(lambda: cluster.get("job", "registered-learner"), what="a learner without an entry point")
         for name in ("before", "after"):
             eventually(
@@ -40,6 +40,8 @@ def test_a_platform_without_entry_points_stops_such_jobs_at_their_checkpoint(
         assert "spec.actor.env" in cluster.condition("brings", "Ready")["message"]
         eventually(lambda: cluster.condition("scales", "Ready").get("reason") == "EntryPointForbidden")
         assert "spec.scaling.entryPoint: 'os:system'" in cluster.condition("scales", "Ready")["message"]
+        eventually(lambda: cluster.condition("packed", "Ready").get("reason") == "EntryPointForbidden")
+        assert "spec.code" in cluster.condition("packed", "Ready")["message"]
         assert cluster.get("job", "scales-learner") is None
         assert cluster.get("job", "after-learner") is None
         assert cluster.get("services.serving.knative.dev", "after-actors") is None

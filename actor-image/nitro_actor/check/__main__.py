@@ -14,6 +14,7 @@ import threading
 from typing import TextIO
 
 import nitro_actor.startup  # noqa: F401 - before numpy loads
+from nitro_actor import entry_points
 from nitro_actor.agents.tuples import TupleEnvironment
 from nitro_actor.check.checkers import gymnasium_checks, petting_zoo_checks
 from nitro_actor.check.findings import (
@@ -71,6 +72,7 @@ def check(settings: str, seconds: float, out: TextIO, calls: Calls) -> None:
     findings = Findings(out)
     before = Before.now()
     try:
+        entry_points.find_code()
         config = EnvironmentConfig.from_json(settings)
         environment = make_env(config)
     except EnvironmentConfigError as error:

@@ -54,6 +54,11 @@ a learner Role that grants more than the operator holds. New objects need create
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, create]
+# The ConfigMap that a job names by the digest in spec.code: is it there, and is it the code? Patched are its owners, so that it
+# goes with the last job of this code.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, patch]
 # The learner may read its own job and patch its own status; the operator can give no more than it holds itself.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]

@@ -9,7 +9,7 @@ from nitro_api.quantities import DURATION_PATTERN, QUANTITY_PATTERN
 from nitro_api.spec.backend import GivenBackend
 from nitro_api.spec.checkpoint import Checkpoint, CheckpointBucket, CheckpointVolume
 from nitro_api.spec.environment import GivenEnvironment
-from nitro_api.spec.job import NitroTrainingJob
+from nitro_api.spec.job import GivenSpec, NitroTrainingJob
 from nitro_api.spec.stop import GivenEvaluation, GivenStop
 from nitro_api.spec.tracking import MlflowTracking, WandbTracking
 
@@ -34,6 +34,10 @@ declare(
         cel=f"self.metadata.name.size() <= 40 && self.metadata.name.matches(r'{_JOB_NAME}')",
         sentence="must be at most 40 lower-case letters, digits and hyphens, a letter first; rename the job",
     ),
+)
+declare(
+    GivenSpec,
+    matching("code", "^[0-9a-f]{64}$", "must be the 64 hexadecimal digits that `nitro code` says; copy them"),
 )
 declare(
     GivenEnvironment,

@@ -111,6 +111,12 @@ declare(
 declare(
     GivenSpec,
     Rule(
+        path="code",
+        cel="!has(self.code) || self.backend.type != 'Lambda'",
+        sentence="is not possible with backend.type: Lambda, whose functions mount no ConfigMap; remove it "
+        "and build an image with your code",
+    ),
+    Rule(
         path="actor.timeoutSeconds",
         cel=f"self.backend.type != 'Lambda' || self.actor.timeoutSeconds <= {MAX_TIMEOUT_SECONDS}",
         sentence=f"must be at most {MAX_TIMEOUT_SECONDS} with backend.type: Lambda, which ends an invocation "

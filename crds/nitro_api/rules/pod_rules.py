@@ -134,7 +134,16 @@ OPERATORS_PREFIXES = (
 )
 """Labels and annotations with these prefixes are the operator's or a controller's. A NetworkPolicy selects by
 the first two, so a pod with another job's labels could reach that job's Redis."""
-OPERATORS_VOLUMES = ("tmp", "shm", "checkpoints", "resume-from", "api-token", "redis-acl", "redis-tmp")
+OPERATORS_VOLUMES = (
+    "tmp",
+    "shm",
+    "checkpoints",
+    "resume-from",
+    "nitro-code",
+    "api-token",
+    "redis-acl",
+    "redis-tmp",
+)
 OPERATORS_PATHS = (
     "/",
     "/tmp",
@@ -142,6 +151,7 @@ OPERATORS_PATHS = (
     "/dev/shm",
     "/checkpoints",
     "/resume-from",
+    "/nitro-code",
     "/etc/nitro",
     "/var/run/secrets/kubernetes.io/serviceaccount",
 )

@@ -14,6 +14,7 @@ from nitro_api.base import Model
 from nitro_api.spec.algorithm import Algorithm
 from nitro_api.spec.backend import Backend, GivenBackend
 from nitro_api.spec.cache import Cache
+from nitro_api.spec.code import CodeDigest
 from nitro_api.spec.environment import Environment, GivenEnvironment
 from nitro_api.spec.network import GivenNetwork, Network
 from nitro_api.spec.pods import Actor, Learner
@@ -90,6 +91,10 @@ class GivenSpec(Model):
 
     algorithm: Algorithm = Field(default_factory=Algorithm)
     """How the policy learns."""
+
+    code: CodeDigest | None = None
+    """On a cluster: SHA-256 of your Python files as `nitro code` packs them into a ConfigMap. Learner and
+    actors import them. Default: none."""
 
     sharing: Sharing | None = None
     """When agents share policies. Only with algorithms of several agents; with others it stays out. Default:

@@ -54,6 +54,7 @@ _SUSPECT = frozenset({"connection", "timeout", "bad_answer", "busy", "draining",
 log = logging.getLogger(__name__)
 _HARMLESS = re.compile(
     r"PATH|HOME|USER|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|VIRTUAL_ENV|PYTHON\w*|LD_\w+|SSL_CERT_\w+|DISPLAY"
+    r"|NITRO_CODE|NITRO_CODE_SHA256"
     r"|(OMP|MKL|OPENBLAS|NUMEXPR|MUJOCO|SDL|PYOPENGL|EGL|MESA|XLA|JAX|CUDA|NVIDIA)_\w+"
 )
 

@@ -10,6 +10,7 @@ COMMANDS = {
     "profile": "measure one actor of a job: its size on Lambda and Knative",
     "validate": "check a job file and show it with all defaults",
     "check-env": "check an environment before a training",
+    "code": "pack your Python files into a ConfigMap for jobs of a cluster",
     "explain": "documentation of a job's fields",
     "top": "all jobs of a cluster, live",
     "report": "a run's job, plots and costs as one HTML file",
@@ -28,4 +29,4 @@ EXPERIMENTS = ("experiment", "detector", "landscape", "pretrain-scaler")
 """Commands of the package nitro-experiments. They are named here for whoever calls one without it."""
 
 # What asks a cluster, or nobody: it works where nothing that trains is installed.
-KUBECTL = ("top", "report", "validate", "explain")
+KUBECTL = ("top", "report", "validate", "code", "explain")

@@ -6,7 +6,8 @@ SIGUSR1 writes to the log where each thread stands.
 
 The environment says which job it is: NITRO_JOB_NAMESPACE, NITRO_JOB_NAME, NITRO_RUN (the job's uid),
 NITRO_RUN_DIR (on the checkpoint volume), NITRO_RESUME_FROM (the run of spec.resumeFrom: its folder, or
-s3://BUCKET/PREFIX/RUN), NITRO_REDIS_URL, NITRO_ACTOR_URL, NITRO_TOKEN and NITRO_METRICS_PORT (0: none).
+s3://BUCKET/PREFIX/RUN), NITRO_REDIS_URL, NITRO_ACTOR_URL, NITRO_TOKEN, NITRO_METRICS_PORT (0: none), and
+NITRO_CODE with NITRO_CODE_SHA256 (the package of spec.code and its digest).
 
 examples:
   nitro learn
@@ -54,6 +55,10 @@ _MEND = (
     "Another try fails in the same way: mend the environment, suspend the job, set spec.actor.image to its "
     "new image (with backend.type Local: spec.learner.image), and resume the job. With Lambda make a new job."
 )
+_MEND_CODE = (
+    "Another try fails in the same way: mend the code, pack it with `nitro code`, and name its digest in "
+    "spec.code of a new job, which begins by spec.resumeFrom with what this one has learned."
+)
 _MEND_SCALER = (
     "Another try fails in the same way: mend the scaler, suspend the job, set spec.learner.image to its new "
     "image, and resume the job."
@@ -74,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
 
 
 def _run() -> int:
+    from nitro_actor import entry_points
     from nitro_api import JobInvalid, resolve_stored
     from nitro_learner.algorithms import availability
     from nitro_learner.backends.base import variable
@@ -94,9 +100,12 @@ def _run() -> int:
     stored = _fetch(client)
     with StatusReporter(client, stored.get("status")) as reporter:
         try:
+            entry_points.find_code()
             job = resolve_stored(stored)
             availability.check(job.spec)
             return _learn(job, reporter)
+        except entry_points.CodeError as error:
+            return _give_up(reporter, "CodeDiffers", str(error), BAD_INPUT)
         except JobInvalid as error:
             return _give_up(reporter, "InvalidJob", str(error), BAD_INPUT)
 
@@ -150,6 +159,8 @@ def _learn(job: ResolvedJob, reporter: StatusReporter) -> int:
         return _give_up(reporter, "CheckpointDamaged", str(error), FAILED)
     except TrainingFailed as error:
         mend = _MEND if error.evidence.environment else _MEND_SCALER if error.scaler else None
+        if mend and job.spec.code:
+            mend = _MEND_CODE
         message = f"{error}\n{mend}" if mend else str(error)
         return _give_up(reporter, "TrainingFailed", message, INTERRUPTED if error.resumable else FAILED)
     except Aborted:

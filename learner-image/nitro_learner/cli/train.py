@@ -27,6 +27,7 @@ examples:
       --set spec.algorithm.hyperparameters.learningRate=1e-4
   nitro train job.yaml --from runs/hopper-20260101-120000/checkpoints/best.safetensors
   nitro train job.yaml --from s3://bucket/runs/hopper-1a2b
+  nitro train job.yaml --code my-folder
   nitro train job.yaml --json | jq .reward_mean
   nitro train job.yaml --backend lambda
 """
@@ -36,6 +37,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -89,6 +91,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where the actors run; default: Local, whatever the job says",
     )
     parser.add_argument(
+        "--code",
+        type=some_path,
+        metavar="DIR",
+        help="folder with the modules of your environment and scaler, as `nitro code` packs it for a "
+        "cluster; its digest becomes spec.code, and a run goes on with the same files only",
+    )
+    parser.add_argument(
         "--metrics-port",
         type=int,
         metavar="PORT",
@@ -122,7 +131,13 @@ def run(arguments: argparse.Namespace) -> int:
         overrides = [*arguments.overrides, *backend_overrides(arguments.backend)]
         if arguments.start:
             overrides += BEGUN_HERE
+        if arguments.code:
+            overrides += _found_code(arguments.code)
         job = read_job(source, overrides, begun)
+        if job.spec.code and not arguments.code:
+            raise CommandError(
+                f"spec.code: {job.spec.code} is the digest of a folder; give the folder, too: --code DIR"
+            )
         if arguments.run_dir:
             RunDir(arguments.run_dir).check_free()
         with _checking(job, arguments) as check, _beginning(job.spec, check) as beside:
@@ -137,6 +152,18 @@ def run(arguments: argparse.Namespace) -> int:
     except RunDirError as error:
         option = f"--run-dir {arguments.run_dir}: " if arguments.run_dir else ""
         raise CommandError(f"{option}{error}") from None
+
+
+def _found_code(folder: Path) -> list[str]:
+    """Let this process and its actors find the modules of a folder. Returns the override that names it."""
+    from nitro_actor import entry_points
+    from nitro_api.spec.code import PACKAGE_VARIABLE
+    from nitro_learner.cli.code import packed
+
+    package = packed(folder)
+    os.environ[PACKAGE_VARIABLE] = str(folder.resolve())
+    entry_points.find_code()
+    return [f"spec.code={package.digest}"]
 
 
 def _saved_run(arguments: argparse.Namespace) -> RunDir:

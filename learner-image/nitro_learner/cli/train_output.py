@@ -18,7 +18,8 @@ def command(words: Sequence[str], overrides: Sequence[str], arguments: argparse.
     """A `nitro train` command line that a user can copy into a shell."""
     sets = [word for override in overrides for word in ("--set", override)]
     backend = ["--backend", "lambda"] if arguments.backend == "Lambda" else []
-    return shlex.join(["nitro", "train", *words, *sets, *backend])
+    code = ["--code", str(arguments.code)] if arguments.code else []
+    return shlex.join(["nitro", "train", *words, *sets, *backend, *code])
 
 
 def announce(folder: RunDir, job: ResolvedJob, opened: OpenRun) -> None:

@@ -5,6 +5,7 @@ import json
 
 from nitro_api.pools.pod_resources import ACTOR
 from nitro_operator.builders import pod_settings
+from nitro_operator.builders.code import code_mounts, code_variables, code_volumes
 from nitro_operator.builders.view import JobView, literal, resources, scratch, times
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
@@ -65,7 +66,11 @@ def actor_service(view: JobView) -> Object:
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "containers": [_container(view)],
-            "volumes": [scratch("tmp", _resources(view)), *pod_settings.listed(given.volumes)],
+            "volumes": [
+                scratch("tmp", _resources(view)),
+                *code_volumes(view),
+                *pod_settings.listed(given.volumes),
+            ],
         },
     }
     metadata = view.metadata(names.actors(view.name), names.ACTOR)
@@ -101,6 +106,7 @@ def _container(view: JobView) -> Object:
             # Knative's queue-proxy calls it from within the pod, and nobody else needs to.
             {"name": "NITRO_HOST", "value": "127.0.0.1"},
             *([{"name": "NITRO_ACTORS", "value": str(per_pod)}] if per_pod > 1 else []),
+            *code_variables(view),
             view.secret_env("NITRO_REDIS_URL", "redis-actor-url"),
             view.secret_env("NITRO_TOKEN", "token"),
         ],
@@ -109,6 +115,7 @@ def _container(view: JobView) -> Object:
         "resources": _resources(view),
         "volumeMounts": [
             {"name": "tmp", "mountPath": "/tmp"},
+            *code_mounts(view),
             *pod_settings.listed(view.spec.actor.volume_mounts),
         ],
     }

@@ -3,6 +3,7 @@
 from nitro_api.spec.lambda_backend import CREDENTIAL_KEYS, LambdaBackendSpec
 from nitro_api.spec.tracking import MLFLOW_KEYS, TRACKING_PREFIX, WANDB_KEYS
 from nitro_operator.builders import pod_settings
+from nitro_operator.builders.code import code_mounts, code_variables, code_volumes
 from nitro_operator.builders.redis import gate_container, redis_container, redis_volumes
 from nitro_operator.builders.storage import CHECKPOINT_MOUNT, Source, checkpoint_volume, run_directory
 from nitro_operator.builders.view import JobView, literal, resources, scratch
@@ -92,6 +93,7 @@ def _pod(view: JobView, source: Source | None) -> Object:
             scratch("shm", given, memory=True),
             checkpoint_volume(view) or scratch("checkpoints", given),
             *(source.volumes(view) if source else []),
+            *code_volumes(view),
             _renewed(view),
             *(redis_volumes(view) if view.has_redis else []),
             *pod_settings.listed(learner.volumes),
@@ -119,6 +121,7 @@ def _container(view: JobView, source: Source | None) -> Object:
             {"name": "NITRO_RUN", "value": view.uid},
             {"name": "NITRO_RUN_DIR", "value": run_directory(view)},
             *([source.variable()] if source else []),
+            *code_variables(view),
             {"name": "NITRO_METRICS_PORT", "value": str(METRICS_PORT)},
             {"name": "HOME", "value": "/tmp"},  # libraries cache there; the root file system is read-only
             # With a prefix, so that no other AWS client in the process uses them.
@@ -134,6 +137,7 @@ def _container(view: JobView, source: Source | None) -> Object:
             {"name": "shm", "mountPath": "/dev/shm"},  # torch's workers need more than the default 64 MiB
             {"name": "checkpoints", "mountPath": CHECKPOINT_MOUNT},
             *(source.mounts(view) if source else []),
+            *code_mounts(view),
             {"name": "api-token", "mountPath": TOKEN_MOUNT, "readOnly": True},
             *pod_settings.listed(learner.volume_mounts),
         ],

@@ -16,6 +16,7 @@ from nitro_operator.kube.queue import TryAgain
 from nitro_operator.observation import reported
 from nitro_operator.observation.observed import Observed, actor_pods, observe, terminating
 from nitro_operator.reconcile import permission
+from nitro_operator.reconcile.code import find_code
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.ending import Ending
 from nitro_operator.reconcile.hidden_work import HiddenWork
@@ -230,6 +231,7 @@ class Reconciler:
         assert deployment is not None
         await self._listen(run)
         find_source(run, view, self._cache)
+        await find_code(run, view, self._kube)
         self._shares.take(run, view, deployment)
         actors = self._shares.actors(run, view, deployment)
         await self._sleeping.before(run, view, actors)

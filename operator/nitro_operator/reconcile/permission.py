@@ -59,6 +59,11 @@ def other_code(spec: JobSpec) -> Problem | None:
             f"spec.scaling.entryPoint: {spec.scaling.entry_point!r} names a module to import",
             "create a job whose scaling.scaler is one of Nitro's",
         )
+    if spec.code is not None:
+        return _forbidden(
+            "spec.code brings modules of the job's author",
+            "create a job without it whose environment and scaler are registered in the images",
+        )
     for part, pod in (("actor", spec.actor), ("learner", spec.learner)):
         for field, given in (("env", pod.env), ("volumes", pod.volumes)):
             if given:

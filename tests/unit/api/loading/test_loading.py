@@ -186,9 +186,9 @@ def test_taking_out_a_wrong_field_makes_no_new_mistake() -> None:
         ("spec.environment=null",
          "is required and must be a mapping with fields such as id, kwargs, entryPoint; add it"),
         ("spec.qqq=1",
-         "is not a field of spec; remove it, or use one of environment, algorithm, sharing, network, seed, "
-         "evaluation, stop, scaling, backend, cache, actor, learner, pricing, tracking, resumeFrom, suspend, "
-         "ttlSecondsAfterFinished, activeDeadlineSeconds"),
+         "is not a field of spec; remove it, or use one of environment, algorithm, code, sharing, network, "
+         "seed, evaluation, stop, scaling, backend, cache, actor, learner, pricing, tracking, resumeFrom, "
+         "suspend, ttlSecondsAfterFinished, activeDeadlineSeconds"),
         ("kind=Job", "must be NitroTrainingJob; change it"),
     ],
 )  # fmt: skip

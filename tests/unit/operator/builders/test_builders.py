@@ -488,8 +488,8 @@ def test_pods_name_the_profile_of_apparmor_where_the_platform_has_it() -> None:
 class TestPodSettings:
     """Settings that Kubernetes has under the same names."""
 
-    def template(self, part: str, **settings: Any) -> Object:
-        view = make_view(**{part: settings})
+    def template(self, part: str, *, code: str | None = None, **settings: Any) -> Object:
+        view = make_view(**{part: settings}, code=code)
         built = builders.learner_job(view, None) if part == "learner" else builders.actor_service(view)
         found: Object = built["spec"]["template"]
         return found
@@ -519,7 +519,7 @@ class TestPodSettings:
         assert sources <= {"configMap", "secret", "persistentVolumeClaim", "emptyDir", "projected"}
 
     def test_the_operators_names_are_refused_in_a_job(self, part: str) -> None:
-        pod = self.template(part)["spec"]
+        pod = self.template(part, code="0" * 64)["spec"]
         assert {volume["name"] for volume in pod["volumes"]} <= set(OPERATORS_VOLUMES)
         mounted = {m["mountPath"] for c in containers_of(pod) for m in c["volumeMounts"]}
         assert mounted <= set(OPERATORS_PATHS)
