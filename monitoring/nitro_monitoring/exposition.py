@@ -41,6 +41,7 @@ _JOB: Object = {
             "needsNow": 4,
             "updatedAt": "2026-01-01T00:00:10.5Z",
         },
+        "progress": {"percent": 30.0, "by": "rounds", "etaSeconds": 70},
         "actors": {
             "requested": 8,
             "granted": 6,

@@ -20,6 +20,9 @@ from nitro_monitoring.panels import (
     word,
 )
 
+_NARROW = WIDTH // 8
+"""Width of half of the numbers in the first row, which has seven."""
+
 
 def progress(found: builders.Dashboard) -> None:
     """Phase, rounds, heartbeat, pace and money, as numbers."""
@@ -29,6 +32,7 @@ def progress(found: builders.Dashboard) -> None:
             "Phase",
             "status.phase; `kubectl describe ntj` says why it is so.",
             Query(f"max by (phase) (nitro_job_status_phase{JOB})", "{{phase}}"),
+            width=_NARROW,
         )
     )
     found.with_panel(
@@ -38,6 +42,16 @@ def progress(found: builders.Dashboard) -> None:
             "none",
             Query(either("round"), "done"),
             Query(f"max(nitro_job_spec_rounds{JOB})", "of"),
+            width=_NARROW,
+        )
+    )
+    found.with_panel(
+        number(
+            "Progress",
+            "Done of the stop condition that ends the run; status.progress says which, and when.",
+            "percentunit",
+            Query(f"max(nitro_job_progress_ratio{JOB})", "done"),
+            width=_NARROW,
         )
     )
     found.with_panel(
@@ -51,6 +65,7 @@ def progress(found: builders.Dashboard) -> None:
                 f'nitro_job_status_phase{{{SELECTOR},phase="Running"}} == 1',
                 "age",
             ),
+            width=_NARROW,
             steps=((None, GREEN), (20, YELLOW), (60, RED)),
         )
     )

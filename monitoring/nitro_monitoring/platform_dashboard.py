@@ -87,6 +87,7 @@ def _jobs(found: builders.Dashboard) -> None:
         [
             Column(None, f"max by (namespace, job_name, phase) (nitro_job_status_phase{_JOBS})", "none"),
             Column("round", f"max {_BY_JOB} (nitro_job_status_round{_JOBS})", "none"),
+            Column("progress", f"max {_BY_JOB} (nitro_job_progress_ratio{_JOBS})", "percentunit"),
             Column("return", f"max {_BY_JOB} (nitro_job_status_reward_mean{_JOBS})", "none"),
             Column("score", f"max {_BY_JOB} (nitro_job_status_boosting_score{_JOBS})", "none"),
             Column("granted", f"max {_BY_JOB} (nitro_job_status_actors_granted{_JOBS})", "none"),

@@ -269,6 +269,7 @@ STATUS = {
     "training": {"round": 3, "envSteps": 6144, "rewardMean": 123.4, "boostingScore": 0.5,
                  "requestedActors": 12, "requestedAt": "2026-11-20T12:00:00.123456Z",
                  "history": [{"round": 3, "actors": 12}]},
+    "progress": {"percent": 30.5, "by": "rounds", "etaSeconds": 70},
     "actors": {"requested": 12, "granted": 12, "ready": 11, "podSeconds": 99.5, "idlePercent": 70},
     "cost": {"learner": 0.1, "actors": 0.02, "total": 0.12},
 }  # fmt: skip
@@ -285,11 +286,13 @@ def test_status_is_a_subresource_and_the_columns_show_it(apiserver: ApiServer, n
     assert stored.status is not None
     assert stored.status.to_dict() == {**STATUS, "conditions": stored.status.to_dict()["conditions"]}
     header, row = apiserver.kubectl("get", "ntj", "-n", namespace).splitlines()
-    assert header.split() == ["NAME", "PHASE", "ROUND", "REWARD", "SCORE", "ACTORS", "COST", "AGE"]
-    assert row.split()[:7] == ["hopper", "Running", "3", "123.4", "0.5", "11", "0.12"]
+    assert header.split() == [
+        "NAME", "PHASE", "ROUND", "PROGRESS", "ETA", "REWARD", "SCORE", "ACTORS", "COST", "AGE",
+    ]  # fmt: skip
+    assert row.split()[:9] == ["hopper", "Running", "3", "30.5", "70", "123.4", "0.5", "11", "0.12"]
     wide = apiserver.kubectl("get", "ntj", "-n", namespace, "-o", "wide").splitlines()
-    assert wide[0].split()[8:] == ["SCALER", "BACKEND", "ENV", "STEPS", "IDLE%"]
-    assert wide[1].split()[8:] == ["fixed", "Knative", "Hopper-v5", "6144", "70"]
+    assert wide[0].split()[10:] == ["SCALER", "BACKEND", "ENV", "STEPS", "IDLE%"]
+    assert wide[1].split()[10:] == ["fixed", "Knative", "Hopper-v5", "6144", "70"]
 
 
 def test_the_environment_is_shown_by_its_entry_point_where_it_has_one(

@@ -77,6 +77,8 @@ WRONG: dict[str, list[Any]] = {
     "training.history[0].score": [[{"round": 1, "score": 2}]],
     "training.history[0].actors": [[{"round": 1, "actors": -1}]],
     "training.history[0].cost": [[{"round": 1, "cost": 1e13}]],
+    "progress.percent": [-1, 100.5, 1e308],
+    "progress.etaSeconds": [-1, 2**53],
     "cost.total": [-1, 1e308],
     "cost.learner": [-0.1],
     "policies": [[{"name": "agent_0"}] * 65],

@@ -77,6 +77,7 @@ def test_a_job_is_learned_and_reported(apiserver: ApiServer, namespace: str, tmp
     assert process.returncode == 0, err
     after = apiserver.get("ntj", "small", "-n", namespace, "--show-managed-fields")
     training, cost = after["status"]["training"], after["status"]["cost"]
+    assert after["status"]["progress"] == {"percent": 100, "by": "rounds", "etaSeconds": 0}
     assert training["state"] == "Succeeded"
     assert training["reason"] == "RoundsDone"
     assert training["round"] == 6
@@ -94,7 +95,12 @@ def test_a_job_is_learned_and_reported(apiserver: ApiServer, namespace: str, tmp
     managers = {entry["manager"]: entry for entry in after["metadata"]["managedFields"]}
     assert managers["nitro-learner"]["operation"] == "Apply"
     assert managers["nitro-learner"]["subresource"] == "status"
-    assert set(managers["nitro-learner"]["fieldsV1"]["f:status"]) == {"f:training", "f:cost", "f:checkpoint"}
+    assert set(managers["nitro-learner"]["fieldsV1"]["f:status"]) == {
+        "f:training",
+        "f:progress",
+        "f:cost",
+        "f:checkpoint",
+    }
     logs = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
     assert any(entry["message"] == "round done" for entry in logs)
     # The same job on a laptop: the same fragments and weights.

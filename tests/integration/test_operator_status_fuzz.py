@@ -118,6 +118,7 @@ FIELDS: dict[tuple[str, ...], list[Any]] = {
         ("cost", name): NUMBERS
         for name in ("learner", "actors", "total", "estimated", "podSeconds", "vcpuSeconds")
     },
+    ("progress", "percent"): NUMBERS,
     ("checkpoint", "round"): NUMBERS,
     ("checkpoint", "location"): TEXTS,
     ("checkpoint", "savedAt"): TIMES,

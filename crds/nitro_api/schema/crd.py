@@ -27,6 +27,8 @@ _COLUMNS: tuple[tuple[str, str, str, str, int], ...] = (
     # name, type, path, description, priority (1 = only with -o wide)
     ("Phase", "string", ".status.phase", "State of the job.", 0),
     ("Round", "integer", ".status.training.round", "Last finished round.", 0),
+    ("Progress", "number", ".status.progress.percent", "Percent of the stop condition that ends it.", 0),
+    ("ETA", "integer", ".status.progress.etaSeconds", "Seconds until it ends.", 0),
     ("Reward", "number", ".status.training.rewardMean", "Mean return of the last 20 training episodes.", 0),
     (
         "Score",

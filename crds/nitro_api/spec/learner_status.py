@@ -1,4 +1,4 @@
-"""The part of a job's status that the learner reports: `training`, `policies`, `sharing` and `cost`."""
+"""What the learner reports in a job's status: `training`, `progress`, `policies`, `sharing` and `cost`."""
 
 from __future__ import annotations
 
@@ -174,6 +174,19 @@ class TrainingStatus(StatusModel):
 
     history: Annotated[list[HistoryEntry], Field(max_length=60)] | None = None
     """The last 60 rounds, oldest first."""
+
+
+class ProgressStatus(StatusModel):
+    """How far the run is, as far as that can be foreseen."""
+
+    percent: Annotated[float, Field(ge=0, le=100)] | None = None
+    """Done of the stop condition that ends it. Unit: percent."""
+
+    by: Word | None = None
+    """That condition: a field of spec.stop."""
+
+    eta_seconds: Count | None = None
+    """Until that condition holds, as the last finished round had it. Unit: seconds."""
 
 
 class PolicyStatus(StatusModel):

@@ -6,7 +6,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from nitro_api.spec.learner_status import MOST_AGENTS, CostStatus, PolicyStatus, SharingStatus, TrainingStatus
+from nitro_api.spec.learner_status import (
+    MOST_AGENTS,
+    CostStatus,
+    PolicyStatus,
+    ProgressStatus,
+    SharingStatus,
+    TrainingStatus,
+)
 from nitro_api.spec.status_fields import (
     Count,
     Pods,
@@ -164,6 +171,9 @@ class JobStatus(StatusModel):
 
     training: TrainingStatus | None = None
     """The learner's report."""
+
+    progress: ProgressStatus | None = None
+    """How far the run is."""
 
     actors: ActorsStatus | None = None
     """The actors' pods."""

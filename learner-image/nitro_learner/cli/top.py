@@ -1,4 +1,4 @@
-"""Show all jobs of a cluster, live: phase, round, return and its trend, score, actors, cost.
+"""Show all jobs of a cluster, live: phase, round, progress, return and its trend, actors, cost.
 
 ACTORS are the ready ones of those granted, POLICIES those of jobs of several agents. Where actors sleep while
 the learner learns, AWAKE, ASLEEP and DEFERRED (to wake, but without room) count them, STARTING and DRAINING

@@ -23,6 +23,7 @@ from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
 from nitro_learner.cluster.job_mirror import JobMirror, JobWatch
 from nitro_learner.cluster.report_fields import (
     PolicyStatus,
+    ahead,
     checked,
     cut,
     history_entry,
@@ -38,6 +39,7 @@ from nitro_learner.cluster.report_fields import (
     worst,
 )
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
+from nitro_learner.training.stop import ENDED_BY
 
 if TYPE_CHECKING:
     from nitro_api.costs.pod_use import PodUse
@@ -55,7 +57,7 @@ _HISTORY = 60
 
 
 class StatusReporter(Listener):
-    """Keep status.training, policies, sharing, cost, and round and time of status.checkpoint current.
+    """Keep the learner's part of the status current, and round and time of status.checkpoint.
 
         with StatusReporter(client, job.get("status")) as reporter:
             reporter.starting(job.spec, round=0, version=0, actors=8)
@@ -82,6 +84,7 @@ class StatusReporter(Listener):
         self.faulty = kept.get("check") == ENVIRONMENT_FAULTY
         self._pods = "neededAt" in left  # whether the actors are pods, which sleep while nobody needs them
         self._training: dict[str, Any] = kept | {"state": "Running"} | self._idle()
+        self._progress: dict[str, Any] = _not_going_on(before.get("progress", {}))
         self._cost: dict[str, float] = before.get("cost", {})
         saved = before.get("checkpoint", {})
         self._checkpoint = {name: saved[name] for name in ("round", "savedAt") if name in saved}
@@ -163,6 +166,8 @@ class StatusReporter(Listener):
             self._policies.played(report.policies)
             if (late := cut(report, self._timeout)) or ROLLOUTS_CUT in self._troubles:
                 self._report_trouble(ROLLOUTS_CUT, late)
+            if report.counters.forecast is not None:
+                self._progress = ahead(report.counters.forecast)
             busy = {"busySeconds": round(report.counters.work.seconds, 1)}
             more = {"weightsVersion": report.counters.weights_version, **request(report.next_actors)}
             self._take(report.row(), ready=report.ready, pods=report.counters.pods, **busy, **more)
@@ -193,7 +198,11 @@ class StatusReporter(Listener):
 
     def conclude(self, state: str, reason: str, message: str) -> None:
         """Report the end as the learner sees it: Succeeded or Failed, or Running when another pod goes on."""
-        self._update(state=state, reason=reason, message=sentence(message), **self._idle())
+        with self._changed:
+            self._progress = _not_going_on(self._progress)
+            if state == "Succeeded":
+                self._progress = {"percent": 100.0, "by": ENDED_BY.get(reason), "etaSeconds": 0}
+            self._update(state=state, reason=reason, message=sentence(message), **self._idle())
 
     def on_run_ended(self, outcome: Outcome) -> None:
         with self._changed:
@@ -220,6 +229,7 @@ class StatusReporter(Listener):
             self._history.pop()
         last = self._history[-1] if self._history and self._history[-1]["round"] == round else {}
         self._training |= rewound(last)
+        self._progress = {}
 
     def _take(
         self, row: Mapping[str, Any], *, ready: int | None = None, pods: PodUse | None = None, **more: Any
@@ -290,8 +300,15 @@ class StatusReporter(Listener):
         if self._history:
             training["history"] = list(self._history)
         body: dict[str, Any] = {"training": training, **self._policies.body()}
+        if self._progress:
+            body["progress"] = present(self._progress)
         if self._cost:
             body["cost"] = dict(self._cost)
         if self._checkpoint:
             body["checkpoint"] = dict(self._checkpoint)
         return body
+
+
+def _not_going_on(progress: Mapping[str, Any]) -> dict[str, Any]:
+    """status.progress of a run that stands still: nobody knows when it goes on."""
+    return {name: value for name, value in progress.items() if name != "etaSeconds"}

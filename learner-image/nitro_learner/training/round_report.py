@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nitro_api.costs.prices import RoundCost
     from nitro_learner.training.needs import ActorNeed
     from nitro_learner.training.sharing.toggles import Regrouping
+    from nitro_learner.training.stop import Forecast
 
 Row = Mapping[str, float | None]
 """A row of metrics.csv as numbers; None is an empty cell."""
@@ -82,7 +83,7 @@ class RoundCounters:
         ratio_wanted: whether the scaler asks for `convexity_ratio`, which is also measured where sharing
             toggles.
         weights_version: of the weights which the round has made.
-        eta: seconds until the run ends, by its nearest stop condition; see stop.py.
+        forecast: how far the run is; None where nobody has said it.
         pods: what the actors' pods have used in the run so far.
     """
 
@@ -98,7 +99,7 @@ class RoundCounters:
     detector_failed: bool = False
     ratio_wanted: bool = True
     weights_version: int = 0
-    eta: float | None = None
+    forecast: Forecast | None = None
     pods: PodUse | None = None
 
 

@@ -35,7 +35,7 @@ from nitro_learner.training.rounds import Feed, RoundContext
 from nitro_learner.training.scoring import Scoring
 from nitro_learner.training.sharing.toggles import Regrouping, Sharing, agent_returns
 from nitro_learner.training.state import TrainingState
-from nitro_learner.training.stop import KEPT, Progress, run_seconds_left
+from nitro_learner.training.stop import KEPT, Progress, forecast
 from nitro_learner.training.waiting import Stages, unless
 
 _CACHE_SECONDS = 30.0
@@ -240,7 +240,7 @@ class RoundRunner:
                 work=self.billing.meter.work,
                 pods=self.billing.meter.pods,
                 weights_version=self.learner.policies.version,
-                eta=run_seconds_left(self._measured, limits),
+                forecast=forecast(self._measured, limits),
             ),
         )
 

@@ -113,15 +113,73 @@ def extended(limits: Stop, progress: Progress) -> dict[str, int | float | str]:
     return raised
 
 
-def seconds_left(
-    measured: Sequence[Mapping[str, float]], limits: Mapping[str, float], *, whole: bool = False
-) -> float | None:
+@dataclass(frozen=True)
+class Forecast:
+    """How far a run is on its way to the stop condition that ends it, as far as that can be foreseen.
+
+    Attributes:
+        by: the condition, as the field of spec.stop is named.
+        share: of that condition, from 0 to 1.
+        seconds: until it holds; None where no round of this sitting has ended yet.
+    """
+
+    by: str
+    share: float
+    seconds: float | None = None
+
+
+ENDED_BY = {
+    "TargetReached": "targetReward",
+    "NoBetterEvaluation": "patience",
+    "BudgetSpent": "budgetDollars",
+    "RoundsDone": "rounds",
+    "ActorRoundsDone": "actorRounds",
+    "EnvStepsDone": "envSteps",
+    "TimeUp": "duration",
+}
+"""Reasons of `decide` -> the fields of spec.stop that they belong to."""
+
+
+def forecast(measured: Sequence[Progress], limits: Stop) -> Forecast:
+    """How far a run is. Nobody knows when a target reward is reached, or evaluations get no better.
+
+    Args:
+        measured: where the run stood at the ends of its last rounds; at least one of them.
+    """
+    amounts = [_amounts(progress) for progress in measured]
+    limited: dict[str, float | None] = {
+        "rounds": limits.rounds,
+        "actorRounds": limits.actor_rounds,
+        "envSteps": limits.env_steps,
+        "budgetDollars": limits.budget_dollars,
+        "seconds": limits.duration_seconds,
+    }
+    ends = {name: end for name, end in limited.items() if end is not None}
+    shares = {name: min(1.0, amounts[-1][name] / end) for name, end in ends.items()}
+    nearest = _nearest(amounts, ends, whole=True)
+    by, seconds = nearest or (max(shares, key=shares.__getitem__), None)
+    return Forecast("duration" if by == "seconds" else by, shares[by], seconds)
+
+
+def seconds_left(measured: Sequence[Mapping[str, float]], limits: Mapping[str, float]) -> float | None:
     """Seconds until the first of the limits is reached; None where nothing is known of any.
 
     Args:
         measured: amounts by name, `seconds` among them, at moments one after the other. What lies between two
             of them is a step.
         limits: amounts at which it ends, by name.
+    """
+    nearest = _nearest(measured, limits, whole=False)
+    return None if nearest is None else nearest[1]
+
+
+def _nearest(
+    measured: Sequence[Mapping[str, float]], limits: Mapping[str, float], *, whole: bool
+) -> tuple[str, float] | None:
+    """The limit that is reached first, and the seconds until then; None where nothing is known of any.
+
+    Args:
+        measured, limits: see `seconds_left`.
         whole: whether it ends with a whole step only.
     """
     steps = list(pairwise(measured))
@@ -131,42 +189,24 @@ def seconds_left(
     usual = {
         name: median_high(after[name] - before[name] for before, after in steps) for name in measured[-1]
     }
-    counts = [
-        max(0.0, limit - measured[-1][name]) / usual[name]
+    counts = {
+        name: max(0.0, limit - measured[-1][name]) / usual[name]
         for name, limit in limits.items()
         if usual[name] > 0
-    ]
+    }
     if not counts:
         return None
-    count = min(counts)
+    first = min(counts, key=counts.__getitem__)
     # Costs are sums of floats, and must not add a round that the limit does not.
-    return usual["seconds"] * (math.ceil(count - 1e-9) if whole else count)
+    return first, usual["seconds"] * (math.ceil(counts[first] - 1e-9) if whole else counts[first])
 
 
-def run_seconds_left(measured: Sequence[Progress], limits: Stop) -> float | None:
-    """Seconds until a run ends by one of its stop conditions; nobody knows when a target reward is reached.
-
-    Args:
-        measured: where the run stood at the ends of its last rounds.
-    """
-    ends = {
-        "rounds": limits.rounds,
-        "actor_rounds": limits.actor_rounds,
-        "env_steps": limits.env_steps,
-        "dollars": limits.budget_dollars,
-        "seconds": limits.duration_seconds,
+def _amounts(progress: Progress) -> dict[str, float]:
+    """What a run has done and spent, by the fields of spec.stop that limit it; its time as `seconds`."""
+    return {
+        "rounds": progress.round,
+        "actorRounds": progress.actor_rounds,
+        "envSteps": progress.env_steps,
+        "budgetDollars": progress.cost,
+        "seconds": progress.seconds,
     }
-    return seconds_left(
-        [
-            {
-                "rounds": progress.round,
-                "actor_rounds": progress.actor_rounds,
-                "env_steps": progress.env_steps,
-                "dollars": progress.cost,
-                "seconds": progress.seconds,
-            }
-            for progress in measured
-        ],
-        {name: end for name, end in ends.items() if end is not None},
-        whole=True,
-    )

@@ -12,9 +12,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from nitro_api.costs.pod_use import STATES
-from nitro_api.spec.learner_status import CostStatus, TrainingStatus
+from nitro_api.spec.learner_status import CostStatus, ProgressStatus, TrainingStatus
 from nitro_api.spec.pods import actors_per_pod
 from nitro_api.spec.status import ActorsStatus
+from nitro_api.spec.status_fields import StatusModel
 from nitro_operator.kube.kinds import JobKey, Object
 from nitro_operator.observation import reported
 
@@ -126,6 +127,11 @@ _HEARTBEAT = _Field(
     "status.training.updatedAt",
     "Unix time of the learner's last report, by the learner's clock",
 )
+_PROGRESS = _Field(
+    "nitro_job_progress_ratio",
+    "status.progress.percent",
+    "Done of the stop condition that is expected to end the run",
+)
 _INVALID = _Field(
     "nitro_job_status_invalid",
     "status.invalid",
@@ -148,6 +154,14 @@ _INFO = (
 """Labels, and the paths of their values: the first path with a value counts."""
 COMPONENTS = ("learner", "actors")
 
+_PARTS: tuple[tuple[str, type[StatusModel]], ...] = (
+    ("training", TrainingStatus),
+    ("progress", ProgressStatus),
+    ("actors", ActorsStatus),
+    ("cost", CostStatus),
+)
+"""Parts of the status that are exported, and their models."""
+
 _Jobs = Sequence[tuple[JobKey, Object]]
 
 
@@ -169,6 +183,7 @@ class JobSummary(Collector):
         for field in _GAUGES:
             yield _gauge(field, jobs)
         yield _gauge(_HEARTBEAT, jobs, _unix_time)
+        yield _gauge(_PROGRESS, jobs, lambda percent: percent / 100)
         for name, path, text in _COUNTERS:
             yield _fill(CounterMetricFamily(name, text, labels=JOB_LABELS), path, jobs)
         yield _by_part(_VCPU_SECONDS, "state", STATES, jobs)
@@ -180,7 +195,7 @@ def _readable(job: Object) -> Object:
     """The job with the part of its status that can be exported, and the number of fields that cannot."""
     parts: Object = {}
     invalid = 0
-    for name, model in (("training", TrainingStatus), ("actors", ActorsStatus), ("cost", CostStatus)):
+    for name, model in _PARTS:
         raw = {key: value for key, value in reported.section(job, name).items() if key != "history"}
         parsed = model.model_validate(raw)
         parts[name] = parsed.to_dict()

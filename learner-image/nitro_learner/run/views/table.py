@@ -44,6 +44,7 @@ def cells(report: RoundReport, rounds: int | None) -> list[str]:
     waited = (
         report.seconds_detect + report.seconds_evaluate + report.seconds_checkpoint + report.seconds_dispatch
     )
+    ahead = report.counters.forecast
     return [
         f"{report.round}/{rounds}" if rounds else str(report.round),
         f"{report.env_steps:,}",
@@ -56,7 +57,7 @@ def cells(report: RoundReport, rounds: int | None) -> list[str]:
         f"{report.seconds_update:.2f}",
         f"{waited:.2f}",
         f"{report.seconds_total:.2f}",
-        clock(report.counters.eta),
+        clock(ahead.seconds if ahead else None),
     ]
 
 

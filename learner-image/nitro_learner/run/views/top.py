@@ -30,6 +30,8 @@ _COLUMNS = (
     ("JOB", 0),
     ("PHASE", 0),
     ("ROUND", 0),
+    ("PROGRESS", 95),
+    ("ETA", 85),
     ("STEPS", 120),
     ("RETURN", 0),
     ("TREND", 90),
@@ -48,12 +50,26 @@ _SHORT = "* of the last evaluation: rollouts cut long episodes, so training retu
 _GAP, _SHORTEST_NAME = 2, 8
 _STATES = ("AWAKE", "ASLEEP", "DEFERRED", "STARTING", "DRAINING")
 """Of actors, as the fields of status.actors are named. Shown where some job's actors can sleep."""
-_NUMBERS = {"ROUND", "STEPS", "RETURN", "SCORE", "POLICIES", "ACTORS", *_STATES, "COST", "AGE"}
+_NUMBERS = {
+    "ROUND",
+    "PROGRESS",
+    "ETA",
+    "STEPS",
+    "RETURN",
+    "SCORE",
+    "POLICIES",
+    "ACTORS",
+    *_STATES,
+    "COST",
+    "AGE",
+}
 
 
 @dataclass(frozen=True)
 class Row:
     """A job as the table shows it. None means: not known yet.
+
+    `percent` is done of the stop condition that ends the run, and `eta_seconds` are left until it holds.
 
     `ready`, `granted`, `awake`, `asleep` and `deferred` count actors; `starting` and `draining` pods.
 
@@ -65,6 +81,8 @@ class Row:
     job: str
     phase: str
     round: int | None
+    percent: float | None
+    eta_seconds: int | None
     env_steps: int | None
     mean_return: float | None
     short: bool
@@ -87,7 +105,7 @@ class Row:
         """The row of a NitroTrainingJob, which is as the API server has it."""
         status = job.get("status") or {}
         training, actors = status.get("training") or {}, status.get("actors") or {}
-        sharing = status.get("sharing") or {}
+        sharing, progress = status.get("sharing") or {}, status.get("progress") or {}
         cut = short(training.get("cutShare"))
         mean = "evaluationMean" if cut else "rewardMean"
         means = [entry.get(mean) for entry in training.get("history") or []]
@@ -96,6 +114,8 @@ class Row:
             job=job["metadata"]["name"],
             phase=status.get("phase") or "Pending",
             round=training.get("round"),
+            percent=progress.get("percent"),
+            eta_seconds=progress.get("etaSeconds"),
             env_steps=training.get("envSteps"),
             mean_return=training.get(mean),
             short=cut,
@@ -117,6 +137,8 @@ class Row:
             "JOB": self.job,
             "PHASE": self.phase,
             "ROUND": _known(self.round, "{}"),
+            "PROGRESS": _known(self.percent, "{:.0f}%"),
+            "ETA": "-" if self.eta_seconds is None else age(self.eta_seconds),
             "STEPS": _known(self.env_steps, "{:,}"),
             "RETURN": _known(self.mean_return, "{:,.1f}") + ("*" if self.short else ""),
             "TREND": sparkline(self.history),
@@ -190,7 +212,7 @@ def sparkline(values: Sequence[float], width: int = _TREND) -> str:
 
 
 def age(seconds: float) -> str:
-    """An age as kubectl writes it: 45s, 12m, 3h, 2d."""
+    """A time as kubectl writes an age: 45s, 12m, 3h, 2d."""
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
         if seconds >= length:
             return f"{int(seconds // length)}{unit}"

@@ -25,6 +25,7 @@ from nitro_learner.run.check_listener import not_checked
 from nitro_learner.run.checking.report import Report
 from nitro_learner.training.round_report import Outcome
 from nitro_learner.training.sharing.toggles import Regrouping
+from nitro_learner.training.stop import Forecast
 from replicas_support import replicas
 from report_support import report as round_report
 from train_support import job
@@ -228,6 +229,33 @@ def test_the_final_evaluation_is_the_jobs_newest() -> None:
         cost = RoundCost(0.0, 0.0)
         reporter.on_run_ended(Outcome("RoundsDone", "done", True, 1, cost, 0.0, evaluation=(40.0, 50.0)))
     assert cluster.reported["training"]["evaluationMean"] == 45.0
+
+
+def test_progress_is_that_of_the_last_round_and_a_run_that_stands_still_has_no_time_left() -> None:
+    cluster = Cluster()
+    spec = resolve(load_job(job())).spec
+    ahead = Forecast("envSteps", 0.29996, 71.6)
+    with StatusReporter(cast("JobClient", cluster), None) as reporter:
+        reporter.starting(spec, round=0, version=0, actors=8)
+        reporter.on_round_done(round_report(1, forecast=ahead))
+        reporter.close(SECONDS)
+    assert cluster.reported["progress"] == {"percent": 29.9, "by": "envSteps", "etaSeconds": 72}
+    left = dict(cluster.reported)
+    still = {"percent": 29.9, "by": "envSteps"}
+    with StatusReporter(cast("JobClient", cluster), left) as reporter:
+        reporter.starting(spec, round=1, version=1, actors=8)
+        reporter.conclude("Failed", "TrainingFailed", "the wheel came off")
+        reporter.close(SECONDS)
+    assert cluster.reported["progress"] == still
+    with StatusReporter(cast("JobClient", cluster), left) as reporter:
+        reporter.starting(spec, round=0, version=0, actors=8)  # from a checkpoint before that round
+        reporter.close(SECONDS)
+        assert "progress" not in cluster.reported
+    with StatusReporter(cast("JobClient", cluster), left) as reporter:
+        reporter.starting(spec, round=1, version=1, actors=8)
+        reporter.conclude("Succeeded", "TargetReached", "it is good enough")
+        reporter.close(SECONDS)
+    assert cluster.reported["progress"] == {"percent": 100.0, "by": "targetReward", "etaSeconds": 0}
 
 
 def test_a_restarted_learner_keeps_what_was_known_of_ready_actors() -> None:

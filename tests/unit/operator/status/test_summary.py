@@ -20,6 +20,7 @@ STATUS: Object = {
         "boostingScore": 0.25,
         "updatedAt": "2026-01-01T00:00:10.5Z",
     },
+    "progress": {"percent": 37.5, "by": "rounds", "etaSeconds": 60},
     "actors": {"requested": 8, "granted": 6, "ready": 5, "podSeconds": 100.5},
     "cost": {"learner": 0.5, "actors": 0.25, "total": 0.75},
 }
@@ -41,6 +42,7 @@ def value(name: str, namespace: str = "team", **labels: str) -> float | None:
 def test_series_are_read_from_status_and_spec(jobs: dict[JobKey, Object]) -> None:
     jobs[JobKey("team", "hopper")] = make_job(STATUS, stop={"rounds": 10, "budgetDollars": 1})
     assert value("nitro_job_status_round") == 3
+    assert value("nitro_job_progress_ratio") == 0.375
     assert value("nitro_job_status_actors_ready") == 5
     assert value("nitro_job_status_heartbeat_timestamp_seconds") == 1767225610.5
     assert value("nitro_job_status_pod_seconds_total") == 100.5
@@ -92,6 +94,7 @@ def test_absent_fields_have_no_series(jobs: dict[JobKey, Object]) -> None:
     assert value("nitro_job_status_phase", phase="Pending") == 1
     assert value("nitro_job_status_evaluation_mean") is None
     assert value("nitro_job_status_cost_dollars_total", component="learner") is None
+    assert value("nitro_job_progress_ratio") is None
     assert value("nitro_job_spec_target_reward") is None
 
 

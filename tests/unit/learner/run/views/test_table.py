@@ -6,6 +6,7 @@ import json
 from nitro_api.costs.prices import RoundCost
 from nitro_learner.run.views.table import JsonLines, LiveTable, PlainLines, clock
 from nitro_learner.training.round_report import Outcome
+from nitro_learner.training.stop import Forecast
 from report_support import report
 
 
@@ -13,7 +14,7 @@ def test_plain_lines_are_aligned_and_show_the_remaining_time() -> None:
     stream = io.StringIO()
     lines = PlainLines(stream)
     lines.on_run_started(round=0, rounds=10, history=[])
-    lines.on_round_done(report(1, eta=11.25))
+    lines.on_round_done(report(1, forecast=Forecast("rounds", 0.1, 11.25)))
     lines.on_round_done(report(2, reward_mean=None, boosting_score=None))
     heading, first, note, second = stream.getvalue().splitlines()
     assert note == "- in reward: no training episode has ended yet"

@@ -29,6 +29,7 @@ RUNNING = job(
         "boostingScore": 0.25,
         "history": [{"round": k, "rewardMean": float(k)} for k in range(1, 13)],
     },
+    progress={"percent": 35.2, "by": "envSteps", "etaSeconds": 725},
     actors={"granted": 8, "ready": 6},
     cost={"total": 1.5},
 )
@@ -47,6 +48,8 @@ def test_a_job_is_shown_with_its_reported_values() -> None:
         "JOB": "hopper",
         "PHASE": "Running",
         "ROUND": "12",
+        "PROGRESS": "35%",
+        "ETA": "12m",
         "STEPS": "49,152",
         "RETURN": "1,234.6",
         "TREND": "▁▂▂▃▄▄▅▅▆▇▇█",
@@ -87,7 +90,9 @@ def test_a_job_without_a_status_is_shown_as_pending() -> None:
     del new["status"]
     cells = Row.of(new, NOW).cells()
     assert cells["PHASE"] == "Pending"
-    assert {cells[name] for name in ("ROUND", "STEPS", "RETURN", "SCORE", "ACTORS", "COST")} == {"-"}
+    assert {
+        cells[name] for name in ("ROUND", "PROGRESS", "ETA", "STEPS", "RETURN", "SCORE", "ACTORS", "COST")
+    } == {"-"}
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
