@@ -7,6 +7,7 @@ As a library, `import nitro_learner as nitro`:
     run = nitro.train({"spec": ...})            # see nitro_learner.api.training
     run = nitro.resume(run, rounds=200)         # see nitro_learner.api.training
     run = nitro.Run("runs/hopper")              # see nitro_learner.api.run
+    plan = nitro.plan("hopper.yaml")            # see nitro_learner.api.planning
 """
 
 from importlib import import_module
@@ -14,17 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nitro_learner.api.loading import load
+    from nitro_learner.api.planning import plan
     from nitro_learner.api.policy import PlayedEpisode, TrainedPolicy
     from nitro_learner.api.run import Run
     from nitro_learner.api.training import resume, train
 
-__all__ = ["PlayedEpisode", "Run", "TrainedPolicy", "load", "resume", "train"]
+__all__ = ["PlayedEpisode", "Run", "TrainedPolicy", "load", "plan", "resume", "train"]
 
 _MODULES = {
     "PlayedEpisode": "policy",
     "Run": "run",
     "TrainedPolicy": "policy",
     "load": "loading",
+    "plan": "planning",
     "resume": "training",
     "train": "training",
 }

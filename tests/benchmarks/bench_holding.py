@@ -15,10 +15,10 @@ from statistics import fmean
 TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS / "support"))
 
-from nitro_api.pools.holding import Demand, Holding, PodTimes, hold, hold_for  # noqa: E402
+from nitro_api.pools.holding import COLD_START_SECONDS, Demand, Holding, PodTimes, hold, hold_for  # noqa: E402
 from nitro_api.spec.pricing import Pricing  # noqa: E402
 from nitro_api.spec.scaling import Scaling  # noqa: E402
-from nitro_operator.backends.lambda_actors import COLD_START_SECONDS, provisioned_times  # noqa: E402
+from nitro_operator.backends.lambda_actors import provisioned_times  # noqa: E402
 from pod_simulator import Place, Result, Rule, Simulation, TraceRound, oracle, read_trace  # noqa: E402
 
 TRACES = TESTS / "data" / "request-traces"

@@ -24,7 +24,7 @@ NOT_RUN = {
     "takes minutes to hours": (
         r"make (run|bench|test|paper-small|test-\w+|docs|lint-files|release)\b"
         r"|nitro (pretrain-scaler|detector|landscape) "
-        r"|nitro experiment (run|report) |nitro train examples/(spaceinvaders|hopper-minionsrl)"
+        r"|nitro plan |nitro experiment (run|report) |nitro train examples/(spaceinvaders|hopper-minionsrl)"
         r"|nitro train .*--run-dir runs/tuned$|OMP_NUM_THREADS=\d nitro train|python tests/"
         r"|nitro evaluate FOLDER"
     ),

@@ -8,6 +8,7 @@ PUBLIC = {
     "nitro.load": "nitro_learner.api.loading.load",
     "nitro.train": "nitro_learner.api.training.train",
     "nitro.resume": "nitro_learner.api.training.resume",
+    "nitro.plan": "nitro_learner.api.planning.plan",
     "nitro.Run": "nitro_learner.api.run.Run",
     "nitro.TrainedPolicy": "nitro_learner.api.policy.TrainedPolicy",
     "nitro.PlayedEpisode": "nitro_learner.api.policy.PlayedEpisode",
@@ -17,10 +18,13 @@ TOLD = {
     path: path
     for path in (
         "nitro_learner.training.round_report.RoundReport",
+        "nitro_learner.studies.planning.plan.Plan",
+        "nitro_learner.studies.planning.plan.PlanChoice",
         "nitro_api.JobInvalid",
         "nitro_learner.run.rundir.RunDirError",
         "nitro_learner.checkpoints.store.CheckpointError",
         "nitro_learner.training.failures.TrainingFailed",
+        "nitro_learner.studies.planning.probe.ProbeFailed",
     )
 }
 """What the library reports and raises."""

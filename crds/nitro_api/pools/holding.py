@@ -51,6 +51,14 @@ class PodTimes:
         return self.start + self.drain
 
 
+USUAL = PodTimes(start=10.0, drain=30.0, wake=2.0)
+"""Assumed until pods have been measured: Knative's queue-proxy alone waits 30 s before it ends."""
+COLD_START_SECONDS = 3.0
+"""Assumed time of a cold start on Lambda. AWS names none for images: "from under 100 ms to over 1 second" for
+all functions, and 10 s as the limit of the init phase. At AWS's prices every time up to that limit holds an
+idle sandbox for less than two minutes."""
+
+
 @dataclass(frozen=True)
 class Demand:
     """The requests of a job: the present one, those before, and what is known of later ones."""

@@ -7,6 +7,7 @@ one: with COMMANDS, LOADS and GO_ON, and beside it a module for each subcommand.
 # Name and one-line help are here so that `nitro --help` imports no subcommand.
 COMMANDS = {
     "train": "train a job on this machine",
+    "plan": "how long a job takes, what it costs, and with how many actors",
     "profile": "measure one actor of a job: its size on Lambda and Knative",
     "validate": "check a job file and show it with all defaults",
     "check-env": "check an environment before a training",
@@ -21,7 +22,7 @@ COMMANDS = {
     "learn": "train the job of this pod (run by the operator)",
 }
 
-LOADS = ("train", "evaluate", "export", "serve", "profile")
+LOADS = ("train", "evaluate", "export", "serve", "plan", "profile")
 """Commands that import for seconds before they say anything of their own."""
 GO_ON = ("train", "learn", "serve")
 """Commands that work on where nobody reads what they print. What others print is what they are for."""

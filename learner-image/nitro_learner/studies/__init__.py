@@ -1,1 +1,1 @@
-"""Studies of one job or one run: resolved jobs, checks, evaluation, videos and profiling."""
+"""Studies of one job or one run: resolved jobs, checks, evaluation, videos, profiling and planning."""

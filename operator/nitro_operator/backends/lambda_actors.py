@@ -2,7 +2,7 @@
 
 import math
 
-from nitro_api.pools.holding import PodTimes
+from nitro_api.pools.holding import COLD_START_SECONDS, PodTimes
 from nitro_api.spec.lambda_backend import LambdaBackendSpec
 from nitro_api.spec.pricing import Pricing
 from nitro_operator.backends.base import ActorDeployment
@@ -12,11 +12,6 @@ from nitro_operator.functions.problems import PROTOCOL_MISMATCH
 from nitro_operator.functions.state import MAKING, NOT_SEEN, FunctionState
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.observed import Observed
-
-COLD_START_SECONDS = 3.0
-"""Assumed time of a cold start. AWS names none for images: "from under 100 ms to over 1 second" for all
-functions, and 10 s as the limit of the init phase. At AWS's prices every time up to that limit holds an idle
-sandbox for less than two minutes."""
 
 
 class LambdaDeployment(ActorDeployment):

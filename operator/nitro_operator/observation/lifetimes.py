@@ -6,15 +6,13 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Self
 
-from nitro_api.pools.holding import PodTimes
+from nitro_api.pools.holding import USUAL, PodTimes
 from nitro_api.pools.pod_resources import asleep, to_sleep
 from nitro_operator.kube.kinds import Object
 from nitro_operator.kube.slim import STATUS_WRITTEN_AT
 from nitro_operator.observation import reported
 from nitro_operator.observation.observed import condition, holds, terminating
 
-USUAL = PodTimes(start=10.0, drain=30.0, wake=2.0)
-"""Assumed until pods have been measured: Knative's queue-proxy alone waits 30 s before it ends."""
 SAMPLES = 64
 LONGEST_SECONDS = 600.0
 """A pod that took longer waited for a node or an image. Its time says nothing about other pods."""
