@@ -94,6 +94,11 @@ class QLearningHyperparameters(Hyperparameters):
     def anneals(self) -> bool:
         return self.learning_rate_anneal
 
+    @property
+    def return_steps(self) -> int:
+        """How many rewards a target sums."""
+        return 1
+
 
 class DqnHyperparameters(QLearningHyperparameters):
     """Settings of DQN. What is not set comes from the preset."""
@@ -101,6 +106,14 @@ class DqnHyperparameters(QLearningHyperparameters):
     max_staleness: int = resolved(ge=0, le=1000)
     """L, versions of the policy that a fragment may be behind when it arrives; an older one is dropped and
     counted. Each round publishes a version. Unit: versions. Default: the preset's."""
+
+    n_step: int = resolved(ge=1, le=1000)
+    """How many rewards a target sums before the value of what follows; fewer where an episode or a rollout
+    ends. Unit: steps. Default: the preset's."""
+
+    @property
+    def return_steps(self) -> int:
+        return self.n_step
 
 
 class QmixHyperparameters(QLearningHyperparameters):
@@ -167,6 +180,7 @@ _DQN: Rows = (
     ("maxGradNorm",               40.0,      10.0),
     ("normaliseRewards",          False,     False),
     ("maxStaleness",              4,         4),
+    ("nStep",                     1,         1),
     ("scaling.minActors",         2,         2),
     ("scaling.maxActors",         8,         8),
     ("scaling.initialActors",     2,         2),

@@ -77,6 +77,7 @@ _SETTINGS = (
     ("epsilonFinal",          "exploration_final_eps", "final_epsilon", "epsilon_finish epsilon_end end_e"),
     ("epsilonSteps",          "exploration_fraction", "epsilon_timesteps", "epsilon_anneal_time", _DECAY),
     ("doubleQ",               "", "double_q", "double_dqn"),
+    ("nStep",                 "", "n_step", "multi_step n_step_return"),
     ("mixerUnits",            "", "mixing_embed_dim", ""),
     ("hypernetworkUnits",     "", "", "hypernet_embed"),
 )

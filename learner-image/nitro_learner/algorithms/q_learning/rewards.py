@@ -59,8 +59,22 @@ class ValueUnits:
                 units.scale[column] = deviation
         return units
 
-    def __call__(self, rewards: NDArray[np.floating], ends: Flags, columns: Places) -> NDArray[np.float64]:
-        """Convert rewards to this unit; all arguments have the shape of the result."""
+    def __call__(
+        self,
+        rewards: NDArray[np.floating],
+        ends: Flags,
+        columns: Places,
+        discounts: NDArray[np.float64] | None = None,
+    ) -> NDArray[np.float64]:
+        """Convert rewards to this unit; all arguments have the shape of the result.
+
+        Args:
+            rewards: of one step; or discounted sums of n, whose levels but the first and the last cancel out.
+            ends: whether nothing follows.
+            columns: of the rewards.
+            discounts: of what follows, where `rewards` are sums.
+        """
         level = self.level[columns]
-        result: NDArray[np.float64] = (rewards + self.gamma * level * ~ends - level) / self.scale[columns]
+        after = (self.gamma if discounts is None else discounts) * level * ~ends
+        result: NDArray[np.float64] = (rewards + after - level) / self.scale[columns]
         return result

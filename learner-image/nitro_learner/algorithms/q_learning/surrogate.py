@@ -151,7 +151,7 @@ def results_of(trainer: QTrainer, rows: Rows, stats: Mapping[str, float]) -> dic
     learned, steps = trainer.learned, trainer.order(rows)
     agents, columns = trainer.turn(len(steps), 0)
     places = np.broadcast_to(steps, columns.shape)
-    drawn = trainer.gather(rows.arrays, agents, columns, places, places + rows.arrays["following"][places])
+    drawn = trainer.gather(rows, agents, columns, places)
     where = np.empty(len(rows), np.int64)
     where[steps] = np.arange(len(steps))
     lanes = torch.from_numpy(where[rows.lanes])

@@ -16,9 +16,10 @@ from torch.nn import functional
 
 from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.gradient import MeanNorm, clip_rows
-from nitro_learner.algorithms.q_learning.batch import Arrays, Lanes, Picked, Places, Reader, Transitions
+from nitro_learner.algorithms.q_learning.batch import Lanes, Picked, Places, Reader, Transitions
 from nitro_learner.algorithms.q_learning.learned import Learned
 from nitro_learner.algorithms.q_learning.model import QModel
+from nitro_learner.algorithms.q_learning.returns import LinkedRows, Returns
 from nitro_learner.algorithms.q_learning.rewards import ValueUnits
 from nitro_learner.algorithms.q_learning.transitions import Rows, Shape
 from nitro_learner.algorithms.replay.buffer import ReplayBuffer
@@ -103,7 +104,7 @@ class QTrainer:
         learned, replay = self.learned, self._replay
         agents, columns = self.turn(self.transitions, number)
         places, weights = self._model.draw(replay, self._shape, columns, rng)
-        drawn = self.gather(replay.arrays, agents, columns, places, replay.following(places))
+        drawn = self.gather(replay, agents, columns, places)
         traces, chosen = {}, []
         for name, part in drawn.by_class.items():
             stack, steps = learned.stacks[name], part.steps
@@ -151,20 +152,23 @@ class QTrainer:
 
     def gather(
         self,
-        arrays: Arrays,
+        rows: LinkedRows,
         agents: Mapping[str, Places],
         columns: Places,
         places: Places,
-        following: Places,
     ) -> Drawn:
-        """Gather transitions and compute their targets, r + gamma (1 - end) mix(Q of what follows).
+        """Gather transitions and compute their targets, r + gamma (1 - end) mix(Q of what follows), where r
+        and what follows are those of the settings' number of steps.
 
         Args:
-            arrays: of rows; see `transitions.Rows`.
+            rows: to gather from.
             agents: i64 [A, B] by class.
-            columns, places, following: of all classes' lanes, i64 [A, B], or [1, B] of a joint value.
+            columns, places: of all classes' lanes, i64 [A, B], or [1, B] of a joint value.
         """
         learned, settings, begin = self.learned, self._settings, 0
+        arrays = rows.arrays
+        returns = Returns.of(rows, columns, places, settings.return_steps, settings.gamma)
+        following = rows.following(returns.last)
         by_class, next_values = {}, []
         for name, own in agents.items():
             lanes = slice(None) if learned.mixer.joint else slice(begin, begin + len(own))
@@ -181,9 +185,9 @@ class QTrainer:
             next_state = self._reader.states(arrays, following[0])
         with torch.no_grad():
             mixed = learned.mixer(learned.mixing.targets[0], torch.cat(next_values), next_state)
-        ends = arrays["ends"][places, columns]
-        rewards = self.units(arrays["rewards"][places, columns], ends, columns)
-        discounts = self._reader.tensor(np.float32(settings.gamma) * ~ends)
+        ends = arrays["ends"][returns.last, columns]
+        rewards = self.units(returns.rewards, ends, columns, returns.discounts)
+        discounts = self._reader.tensor(returns.discounts.astype(np.float32) * ~ends)
         targets = self._reader.tensor(rewards.astype(np.float32)) + discounts * mixed
         return Drawn(by_class, state, targets)
 

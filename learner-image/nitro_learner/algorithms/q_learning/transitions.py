@@ -69,6 +69,16 @@ class Rows:
     def __len__(self) -> int:
         return len(self.acted)
 
+    def following(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The places of the rows that follow the given ones."""
+        result: NDArray[np.int64] = places + self.arrays["following"][places]
+        return result
+
+    def are_steps(self, columns: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether the columns' agents acted in the rows."""
+        result: NDArray[np.bool_] = self.acted[places, columns]
+        return result
+
 
 def rows_of(fragments: Sequence[Fragment], team: Team, columns: Columns, *, state: bool) -> Rows:
     """Make the rows of a round.

@@ -135,6 +135,12 @@ class ReplayBuffer:
         result: Places = (places + self.arrays["following"][places]) % self._size
         return result
 
+    def are_steps(self, columns: Places, places: Places) -> NDArray[np.bool_]:
+        """Whether rows can be drawn for columns. Of the rows that follow one that can, those are steps in
+        which the column's agents acted."""
+        result: NDArray[np.bool_] = self._tree.of(columns, places) > 0
+        return result
+
     def state_dict(self) -> dict[str, Any]:
         """The state, whose rows are attachments. Each checkpoint names the attachments that it needs."""
         return {

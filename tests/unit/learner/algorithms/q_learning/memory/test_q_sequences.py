@@ -45,9 +45,7 @@ def test_memories_end_with_episodes_and_deaths_and_what_follows_has_them(watched
     np.testing.assert_array_equal(agents["agent"], [[0] * 8, [1] * 8])
     places = np.array([[0, 2, 4, 6, 1, 3, 5, 7]] * 2)
     np.testing.assert_array_equal(watched.replay.along(np.array([0, 1]), 4, 2).ravel(), places[0])
-    batch: Any = trainer.gather(
-        rows.arrays, agents, columns, places, places + rows.arrays["following"][places]
-    ).by_class["agent"]
+    batch: Any = trainer.gather(rows, agents, columns, places).by_class["agent"]
     fields, memory = fragment.by_class["agent"], batch.steps.memory
     for agent in (0, 1):
         np.testing.assert_array_equal(memory.before[agent], fields["memory"][:, agent])

@@ -84,9 +84,7 @@ def test_the_replayed_values_are_those_by_which_actors_acted(
         trainer, rows = watched.trainer, watched.rows
         agents, columns = trainer.turn(48, 0)
         places = np.broadcast_to(trainer.order(rows), columns.shape)
-        drawn = trainer.gather(
-            rows.arrays, agents, columns, places, places + rows.arrays["following"][places]
-        )
+        drawn = trainer.gather(rows, agents, columns, places)
         steps, network = drawn.by_class["hunter"].steps, trainer.learned.stacks["hunter"].network
         _, values = network.trace(watched.before["hunter"][steps.policies], steps)
         for own, acted, agent in zip(values, steps.acted.bool(), agents["hunter"], strict=True):
