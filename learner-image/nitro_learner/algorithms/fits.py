@@ -42,14 +42,14 @@ def check_agents(spec: JobSpec, environment: DescribedEnvironment) -> None:
     Raises:
         JobInvalid: the environment has another number of agents.
     """
-    several, name = environment.several, spec.algorithm.name
-    if several == (spec.algorithm.record.agents == "several"):
+    several, name, record = environment.several, spec.algorithm.name, spec.algorithm.record
+    if several == (record.agents == "several"):
         return
-    message = (
-        "learns a single agent, and the environment has several; use one of several agents, such as ippo"
-        if several
-        else "learns several agents, and the environment has a single one; use one of one agent, such as ppo"
+    one, more = ("dqn", "iql") if record.curvature == "td-loss" else ("ppo", "ippo")
+    learns, has, other = (
+        ("a single agent", "several", more) if several else ("several agents", "a single one", one)
     )
+    message = f"learns {learns}, and the environment has {has}; take another algorithm, such as {other}"
     raise JobInvalid([FieldError("spec.algorithm.name", name, message)])
 
 

@@ -107,7 +107,12 @@ def test_without_an_agent_left_there_is_no_further_team() -> None:
         (
             spec,
             SINGLE,
-            r"algorithm\.name: \"ippo\"; learns several agents, and the environment has a single one",
+            r"\"ippo\"; learns several agents, and the environment has a single one; .*such as ppo",
+        ),
+        (
+            lambda: spec(name="iql"),
+            SINGLE,
+            r"algorithm\.name: \"iql\"; learns several agents, .*such as dqn",
         ),
     ],
 )
