@@ -98,12 +98,12 @@ def tensors_in(value: Any) -> list[Tensor]:
 
 
 class Recorded:
-    """See `nitro_learner.algorithms.steps.Recorder`. Counts what it captures and replays."""
+    """See `nitro_learner.networks.steps.Recorder`. Counts what it captures and replays."""
 
     def __init__(self) -> None:
         self.captures = self.replays = 0
 
-    def warm_up(self, step: Callable[[], None]) -> None:
+    def call(self, step: Callable[[], None]) -> None:
         with _refusing(_Operators()):
             step()
 

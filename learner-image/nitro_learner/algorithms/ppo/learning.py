@@ -37,12 +37,12 @@ from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
 from nitro_learner.algorithms.ppo.samples import Data
 from nitro_learner.algorithms.ppo.team import FeedForward
 from nitro_learner.algorithms.ppo.training import Training
-from nitro_learner.algorithms.steps import Recent, graphs_on
 from nitro_learner.algorithms.updates import adapted, annealed, check_finite
 from nitro_learner.data.batch import Fragment, check_round
 from nitro_learner.networks.actor_critic import PoliciesWithCritics
 from nitro_learner.networks.distributions import distribution_of
 from nitro_learner.networks.normalise import ObservationNormaliser
+from nitro_learner.networks.steps import Recent, graphs_on
 
 _MOST_TRAININGS = 8
 """Trainings that are kept where steps are captured: of classes of agents, and of numbers of policies."""
@@ -71,7 +71,8 @@ class Ppo:
             model = RecurrentModel
         self._model = model(team, device)
         self._team, self.settings, self._device = team, self._model.settings, device
-        self._graphs, self._trainings = graphs_on(device), Recent[Training[Any]](_MOST_TRAININGS)
+        self._graphs = graphs_on(device, "A gradient step")
+        self._trainings: Recent[Training[Any]] = Recent(_MOST_TRAININGS)
         self._networks = {agent_class.name: self._model.network(agent_class) for agent_class in team.classes}
         self._groups = Groups.initial(team)
         self.learned = {name: self._fresh(name) for name in self._groups.policies}

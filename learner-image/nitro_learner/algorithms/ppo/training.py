@@ -16,7 +16,7 @@ from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.algorithms.ppo.model import Model
 from nitro_learner.algorithms.ppo.policy import AgentPolicy
 from nitro_learner.algorithms.ppo.samples import Data
-from nitro_learner.algorithms.steps import Graphs, Steps
+from nitro_learner.networks.steps import CapturedStep, Graphs
 
 
 class Training(Generic[Data]):
@@ -51,11 +51,11 @@ class Training(Generic[Data]):
         self._norms, self._taken = self.parameters.new_zeros(len(policies)), 0
         kl: Sequence[float] | Tensor = [policy.kl_coefficient for policy in policies]
         self._rate: float | Tensor = rate
-        self._steps: Steps[Data] | None = None
+        self._captured: CapturedStep[Data] | None = None
         if graphs is not None:
             self._rate = self.parameters.new_tensor(rate)
             kl = self.parameters.new_tensor(kl) if any(kl) else kl
-            self._steps = Steps(self._take, graphs)
+            self._captured = CapturedStep(self._take, graphs)
         self._kl = kl
         self._passes = model.passes(network, self.parameters, c, kl)
 
@@ -71,10 +71,10 @@ class Training(Generic[Data]):
 
     def step(self, minibatch: Data) -> None:
         """Take a gradient step on a minibatch."""
-        if self._steps is None:
+        if self._captured is None:
             self._take(minibatch)
         else:
-            self._steps(minibatch)
+            self._captured(minibatch)
         self._taken += 1
 
     def _take(self, minibatch: Data) -> None:

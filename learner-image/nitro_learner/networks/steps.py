@@ -1,6 +1,6 @@
 """Steps of fixed shape, such as gradient steps: how a sequence of them runs.
 
-On a CPU a step is called. On a CUDA GPU a small step takes most of its time to start its kernels, so it is
+On a CPU a step is called. On a CUDA GPU, a small step takes most of its time to start its kernels, so it is
 captured once as a CUDA graph, and then replayed: one start for all of its kernels.
 
 A graph reads and writes the memory that its step used while it was captured. So all that a step uses stays
@@ -11,6 +11,7 @@ What it learns from comes as an argument, which is copied to where the graph rea
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -44,8 +45,8 @@ Replay = Callable[[], None]
 class Recorder(Protocol):
     """How a step is captured."""
 
-    def warm_up(self, step: Callable[[], None]) -> None:
-        """Call the step where the next one will be captured."""
+    def call(self, step: Callable[[], None]) -> None:
+        """Call the step where others are captured."""
         ...
 
     def capture(self, step: Callable[[], None]) -> Replay:
@@ -57,31 +58,46 @@ class Recorder(Protocol):
         ...
 
 
+_CAPTURING = threading.Lock()
+"""A process captures one graph at a time."""
+
+
 class CudaRecorder:
     """See `Recorder`."""
 
     def __init__(self) -> None:
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
-    def warm_up(self, step: Callable[[], None]) -> None:
+    def call(self, step: Callable[[], None]) -> None:
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             step()
         torch.cuda.current_stream().wait_stream(self._stream)
 
     def capture(self, step: Callable[[], None]) -> Replay:
+        # Not by `torch.cuda.graph`, which waits for the GPU and gives back all memory that it keeps. Another
+        # thread may compute at the same time, the update's or the detector's: its errors are its own.
         graph = torch.cuda.CUDAGraph()
-        # The detector computes at the same time, in a thread of its own.
-        with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
-            step()
+        with _CAPTURING, torch.cuda.stream(self._stream):
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                step()
+            finally:
+                graph.capture_end()
         return graph.replay
 
 
 class Graphs:
-    """Whether the steps of a learner on a GPU are captured: until one of them cannot be."""
+    """Whether the steps of one thread on a GPU are captured: until one of them cannot be."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, what: str) -> None:
+        """
+        Args:
+            recorder: captures them.
+            what: the step in a message, such as "A gradient step".
+        """
         self._recorder: Recorder | None = recorder
+        self._what = what
 
     @property
     def recorder(self) -> Recorder | None:
@@ -93,15 +109,16 @@ class Graphs:
         self._recorder = None
         reason = str(error.__context__ or error).strip().partition("\n")[0]
         logger.warning(
-            "A gradient step cannot be captured as a CUDA graph (%s), so the learner starts the kernels of "
-            "each step one by one: results are the same, and updates take longer",
+            "%s cannot be captured as a CUDA graph (%s), so its kernels are started one by one: results are "
+            "the same, and it takes longer",
+            self._what,
             reason,
         )
 
 
-def graphs_on(device: str) -> Graphs | None:
-    """Those of a learner on a torch device; None where steps are called."""
-    return Graphs(CudaRecorder()) if torch.device(device).type == "cuda" else None
+def graphs_on(device: str | torch.device, what: str) -> Graphs | None:
+    """Those of a torch device, with `what` as in `Graphs`; None where steps are called."""
+    return Graphs(CudaRecorder(), what) if torch.device(device).type == "cuda" else None
 
 
 class Recent(Generic[Value]):
@@ -127,14 +144,14 @@ class Recent(Generic[Value]):
         self._values.clear()
 
 
-class Steps(Generic[In]):
+class CapturedStep(Generic[In]):
     """A step that is captured for each shape of its input.
 
     The first call of a shape is a call of the step, which loads what its kernels need. The second one
     captures it. Every call takes one step, and all give what calls of the step give, to the bit.
 
-        steps = Steps(step, graphs)
-        steps(minibatch)
+        captured = CapturedStep(step, graphs)
+        captured(minibatch)
     """
 
     def __init__(self, step: Callable[[In], None], graphs: Graphs) -> None:
@@ -142,7 +159,7 @@ class Steps(Generic[In]):
         Args:
             step: changes tensors that stay where they are, and reads nothing else that changes but its input.
                 It never waits for the GPU, as it would to read a number.
-            graphs: of the learner.
+            graphs: of the thread that calls it.
         """
         self._step, self._graphs = step, graphs
         self._held: Recent[_Held[In]] = Recent(MOST_GRAPHS)
@@ -158,7 +175,7 @@ class Steps(Generic[In]):
         held = self._held.get(shape, lambda: _Held(inputs))
         held.read(tensors)
         if not held.warm:
-            recorder.warm_up(lambda: self._step(held.inputs))
+            recorder.call(lambda: self._step(held.inputs))
             held.warm = True
             return
         if held.replay is None:

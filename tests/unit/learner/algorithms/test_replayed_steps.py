@@ -3,9 +3,8 @@ sizes, learning rates and KL penalties. A stand-in on the CPU records them (see 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,10 @@ from learner_support import HOPPER, fragment, job, learner_of
 from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api.spec.network import Recurrent
-from nitro_learner.algorithms import steps as module
 from nitro_learner.algorithms.ppo import learning
 from nitro_learner.algorithms.ppo.learning import Ppo
-from nitro_learner.algorithms.steps import MOST_GRAPHS, Graphs, Steps
 from nitro_learner.data.batch import Fragment
+from nitro_learner.networks.steps import Graphs
 from recorded_steps import Recorded, by_torch
 
 RATE = 2**-8
@@ -99,7 +97,7 @@ def test_replayed_steps_learn_what_called_steps_learn(
     make: Callable[[], Ppo], rounds: list[Round], recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called = make()
-    monkeypatch.setattr(learning, "graphs_on", lambda _: Graphs(recorded))
+    monkeypatch.setattr(learning, "graphs_on", lambda *names: Graphs(recorded, *names[1:]))
     replayed = make()
     for k, fragments in enumerate(rounds, 1):
         expected, found = called.update(fragments, k), replayed.update(fragments, k)
@@ -113,7 +111,7 @@ def test_replayed_steps_have_the_kl_penalty_of_an_only_agent(
 ) -> None:
     # Called steps have it as a number of the loss, whose gradient is rounded otherwise.
     called = of_hopper("paper")
-    monkeypatch.setattr(learning, "graphs_on", lambda _: Graphs(recorded))
+    monkeypatch.setattr(learning, "graphs_on", lambda *names: Graphs(recorded, *names[1:]))
     replayed = of_hopper("paper")
     for k, fragments in enumerate(hopper([2, 1, 2]), 1):
         expected = called.update(fragments, k)[DEFAULT_POLICY].stats
@@ -121,72 +119,3 @@ def test_replayed_steps_have_the_kl_penalty_of_an_only_agent(
     assert called.learned[AGENT].kl_coefficient != called.settings.kl_coefficient, "it changed"
     torch.testing.assert_close(replayed.learned[AGENT].parameters, called.learned[AGENT].parameters)
     assert recorded.replays > 0
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """The input of `Sum`."""
-
-    x: Tensor
-
-    def tensors(self) -> list[Tensor]:
-        return [self.x]
-
-    def with_tensors(self, tensors: Sequence[Tensor]) -> Numbers:
-        return Numbers(*tensors)
-
-
-class Sum:
-    """A step that adds up numbers, which must not be negative where the step waits to see that."""
-
-    def __init__(self, *, waits: bool = False) -> None:
-        self.total, self.waits = torch.zeros(()), waits
-
-    def __call__(self, inputs: Numbers) -> None:
-        if self.waits:
-            assert inputs.x.min().item() >= 0
-        self.total += inputs.x.sum()
-
-
-def test_a_step_is_called_once_and_then_captured_for_each_of_the_last_shapes() -> None:
-    recorder, step = Recorded(), Sum()
-    steps = Steps(step, Graphs(recorder))
-    for _ in range(4):
-        steps(Numbers(torch.ones(3)))
-    assert (recorder.captures, recorder.replays, step.total) == (1, 3, 12)
-    for size in range(4, 4 + MOST_GRAPHS):
-        steps(Numbers(torch.ones(size)))
-    before = float(step.total)
-    steps(Numbers(torch.full((3,), 2.0)))
-    assert (recorder.captures, step.total) == (1, before + 6), "that shape's graph has gone, so it was called"
-
-
-def test_a_large_step_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder, step = Recorded(), Sum()
-    monkeypatch.setattr(module, "MOST_INPUT_BYTES", 8)
-    steps = Steps(step, Graphs(recorder))
-    for size in (2, 3, 2, 3, 2, 3):
-        steps(Numbers(torch.ones(size)))
-    assert (recorder.captures, recorder.replays, step.total) == (1, 2, 15)
-
-
-class Refusing(Recorded):
-    """Captures nothing that waits; called steps may."""
-
-    def warm_up(self, step: Callable[[], None]) -> None:
-        step()
-
-
-def test_a_capture_that_fails_is_reported_once_and_the_steps_are_called(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    recorder, step = Refusing(), Sum(waits=True)
-    graphs = Graphs(recorder)
-    for steps in (Steps(step, graphs), Steps(step, graphs)):
-        for _ in range(3):
-            steps(Numbers(torch.ones(2)))
-    assert (step.total, recorder.replays) == (12, 0)
-    (message,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert message.startswith(
-        "A gradient step cannot be captured as a CUDA graph (the step waits for the device: item), so "
-    )
