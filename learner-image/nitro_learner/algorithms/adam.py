@@ -77,8 +77,9 @@ class Adam:
         self._rows = list(parameters.detach().unbind())
 
     @torch.no_grad()
-    def step(self, gradient: Tensor, rate: float) -> None:
-        """Take one descent step of each row along its row of `gradient` [P, n]."""
+    def step(self, gradient: Tensor, rate: float | Tensor) -> None:
+        """Take one descent step of each row along its row of `gradient` [P, n], at a learning rate, f32 []
+        where it is a tensor."""
         for steps in self._steps:
             steps += 1
         torch._fused_adam_(
@@ -96,6 +97,13 @@ class Adam:
             amsgrad=False,
             maximize=False,
         )
+
+    def load(self, states: Sequence[AdamState]) -> None:
+        """Go on from the rows' states, in the same tensors."""
+        for index, state in enumerate(states):
+            self._means[index].copy_(state.mean)
+            self._squares[index].copy_(state.square)
+            self._steps[index].copy_(state.steps)
 
     def states(self) -> list[AdamState]:
         """The rows' states, as copies."""

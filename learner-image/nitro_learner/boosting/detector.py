@@ -14,6 +14,7 @@ from nitro_api.spec.scaling import Scaling
 from nitro_learner.boosting.hvp import Hessian
 from nitro_learner.boosting.lanczos import Extremes, extremes
 from nitro_learner.boosting.surrogate import Function, Objective, Surrogate
+from nitro_learner.networks.steps import Graphs, graphs_on
 
 RATIO_MIN, RATIO_MAX = 1e-6, 1e6
 
@@ -65,6 +66,7 @@ class Detector:
         self.objective: Objective = "total" if scaling.mode == "artifact" else scaling.surrogate
         self._seed = seed
         self._transitions = transitions
+        self._graphs: Graphs | None = None
 
     def measure(self, surrogate: Surrogate, round: int) -> Measurement:
         """Draw M transitions by (seed, round) and return the extremes of the Hessian there.
@@ -100,12 +102,21 @@ class Detector:
         count = min(self._transitions, len(drawable))
         drawn = np.sort(generator.choice(len(drawable), count, replace=False, shuffle=False))
         rows = drawable[torch.from_numpy(drawn)]
-        return rows, curvature(surrogate.function(self.objective, rows), generator, vectors=vectors)
+        function = surrogate.function(self.objective, rows)
+        if self._graphs is None:
+            self._graphs = graphs_on(function.parameters[0].device, "The detector's product")
+        return rows, curvature(function, generator, self._graphs, vectors=vectors)
 
 
-def curvature(function: Function, generator: np.random.Generator, *, vectors: bool = False) -> Extremes:
-    """The extremes of a function's Hessian, from a random start vector."""
-    with Hessian(function) as operator:
+def curvature(
+    function: Function,
+    generator: np.random.Generator,
+    graphs: Graphs | None = None,
+    *,
+    vectors: bool = False,
+) -> Extremes:
+    """The extremes of a function's Hessian, from a random start vector. `graphs`: see `Hessian`."""
+    with Hessian(function, graphs) as operator:
         start = torch.from_numpy(generator.standard_normal(operator.size))
         return extremes(operator, start.to(operator.device, operator.dtype), vectors=vectors)
 

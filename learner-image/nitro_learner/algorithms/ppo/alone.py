@@ -44,8 +44,10 @@ class Alone(FeedForward):
         return network_of(self._team.network, agent_class, self._team.environment.id)
 
     def passes(
-        self, network: ActorCritic, parameters: Tensor, c: Coefficients, kl: Sequence[float]
+        self, network: ActorCritic, parameters: Tensor, c: Coefficients, kl: Sequence[float] | Tensor
     ) -> FeedForwardPasses:
+        if isinstance(kl, Tensor):
+            return AlonePasses(network, parameters, c, kl)
         # The penalty is one of the loss's coefficients: beside them its gradient is rounded otherwise.
         return AlonePasses(network, parameters, replace(c, kl=kl[0]), None)
 

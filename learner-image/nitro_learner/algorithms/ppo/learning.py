@@ -22,13 +22,11 @@ from torch import Tensor
 
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_api.algorithms.actor_critic import ActorCriticHyperparameters
-from nitro_learner.algorithms.adam import Adam
 from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.agents.policy_network import inputs
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.epochs import epochs
-from nitro_learner.algorithms.gradient import MeanNorm, clip_rows
 from nitro_learner.algorithms.ppo.alone import Alone
 from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.algorithms.ppo.memories import CriticMemories
@@ -38,11 +36,16 @@ from nitro_learner.algorithms.ppo.policy import AgentPolicy
 from nitro_learner.algorithms.ppo.rollouts import PolicyRollouts
 from nitro_learner.algorithms.ppo.samples import Data
 from nitro_learner.algorithms.ppo.team import FeedForward
+from nitro_learner.algorithms.ppo.training import Training
 from nitro_learner.algorithms.updates import adapted, annealed, check_finite
 from nitro_learner.data.batch import Fragment, check_round
 from nitro_learner.networks.actor_critic import PoliciesWithCritics
 from nitro_learner.networks.distributions import distribution_of
 from nitro_learner.networks.normalise import ObservationNormaliser
+from nitro_learner.networks.steps import Recent, graphs_on
+
+_MOST_TRAININGS = 8
+"""Trainings that are kept where steps are captured: of classes of agents, and of numbers of policies."""
 
 
 class Ppo:
@@ -68,6 +71,8 @@ class Ppo:
             model = RecurrentModel
         self._model = model(team, device)
         self._team, self.settings, self._device = team, self._model.settings, device
+        self._graphs = graphs_on(device, "A gradient step")
+        self._trainings: Recent[Training[Any]] = Recent(_MOST_TRAININGS)
         self._networks = {agent_class.name: self._model.network(agent_class) for agent_class in team.classes}
         self._groups = Groups.initial(team)
         self.learned = {name: self._fresh(name) for name in self._groups.policies}
@@ -114,18 +119,14 @@ class Ppo:
         data = [batch.data for batch in batches.values()]
         samples, minibatches = parted(data[0].together(data), settings, twice=self._model.standardises_twice)
         sampled = torch.stack([policy.parameters for policy in before])
-        parameters = sampled.clone()
-        optimiser = Adam(parameters, [policy.adam for policy in before], settings.adam_epsilon)
-        passes = self._model.passes(network, parameters, c, [policy.kl_coefficient for policy in before])
+        training = self._training(names[0], before, c, rate)
         generators = [self._model.generator("order", round, name) for name in names]
-        norms = MeanNorm()
         for _ in epochs(settings.epochs):
             for minibatch in minibatches(generators):
-                gradient = passes.gradient(minibatch)
-                norms.add(clip_rows(gradient, settings.max_grad_norm))
-                optimiser.step(gradient, rate)
+                training.step(minibatch)
+        parameters = training.parameters
         check_finite(parameters, [""] if self._team.single else names, round)
-        terms, norm, adam = passes.terms(samples), norms.take(), optimiser.states()
+        terms, norm, adam = training.terms(samples), training.norms(), training.states()
         results = {}
         for index, (name, batch) in enumerate(batches.items()):
             policy, kl = before[index], before[index].kl_coefficient
@@ -145,6 +146,22 @@ class Ppo:
             )
             results[name] = UpdateResult(stats, surrogate)
         return results
+
+    def _training(
+        self, name: str, policies: Sequence[AgentPolicy], c: Coefficients, rate: float
+    ) -> Training[Any]:
+        """The training of policies of one shape, that of the first one's `name`."""
+
+        def made() -> Training[Any]:
+            return Training(self._model, self.network(name), c, policies, rate, self._graphs)
+
+        if self._graphs is None:
+            return made()
+        penalised = any(policy.kl_coefficient for policy in policies)
+        key = self._groups.class_of(name).name, len(policies), penalised
+        training = self._trainings.get(key, made)
+        training.begin(policies, rate)
+        return training
 
     @property
     def policies(self) -> tuple[str, ...]:

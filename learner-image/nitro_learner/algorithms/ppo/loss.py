@@ -136,7 +136,7 @@ def gradient(
         by_params, by_values = gradients(part, params, trace.values, network.family, c, scale)
         if penalties is not None:
             by_kl = network.family.grad_kl(part.distribution, params)
-            by_params += by_kl * penalties.repeat_interleave(part.size)[:, None]
+            by_params.add_(by_kl * penalties.repeat_interleave(part.size)[:, None], alpha=scale)
         if part.weights is not None:
             weights = (part.stacked(part.weights) / acted).flatten()
             by_params, by_values = by_params.mul_(weights[:, None]), by_values.mul_(weights)

@@ -122,7 +122,7 @@ class Model(ABC, Generic[Network, Data]):
 
     @abstractmethod
     def passes(
-        self, network: Network, parameters: Tensor, c: Coefficients, kl: Sequence[float]
+        self, network: Network, parameters: Tensor, c: Coefficients, kl: Sequence[float] | Tensor
     ) -> Passes[Data]:
         """The passes of policies of one shape that train together.
 
@@ -130,7 +130,7 @@ class Model(ABC, Generic[Network, Data]):
             network: their shape.
             parameters: f32 [P, n].
             c: of the loss, without the KL penalty's.
-            kl: the policies' coefficients of the KL penalty.
+            kl: the policies' coefficients of the KL penalty; f32 [P] where they change between two steps.
         """
 
     @abstractmethod
@@ -300,8 +300,10 @@ class Model(ABC, Generic[Network, Data]):
         return rollouts.alive.astype(np.float32)
 
 
-def penalties(kl: Sequence[float], device: torch.device) -> Tensor | None:
-    """Weights of the policies' KL penalties, f32 [P]; None where all are 0."""
+def penalties(kl: Sequence[float] | Tensor, device: torch.device) -> Tensor | None:
+    """Weights of the policies' KL penalties, f32 [P]; None where all are 0, and stay 0."""
+    if isinstance(kl, Tensor):
+        return kl
     return torch.tensor(kl, device=device) if any(weight > 0 for weight in kl) else None
 
 

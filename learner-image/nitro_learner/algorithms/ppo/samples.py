@@ -41,6 +41,10 @@ class Minibatches(Protocol):
 
     def standardised(self) -> Tensor: ...
 
+    def tensors(self) -> Sequence[Tensor]: ...
+
+    def with_tensors(self, tensors: Sequence[Tensor]) -> Self: ...
+
 
 Data = TypeVar("Data", bound=Minibatches)
 
@@ -120,7 +124,7 @@ class Samples:
     def of(self, policy: int) -> Samples:
         """The samples of one policy, by its number in the stack, as views."""
         begin, end = policy * self.size, (policy + 1) * self.size
-        return self._view([column[begin:end] for column in self._columns()], 1)
+        return self._view([column[begin:end] for column in self.tensors()], 1)
 
     def rows(self, which: Tensor) -> Samples:
         """Copies of some samples of each policy, int64 [P, b] from 0 to B, or [b] of a single policy."""
@@ -128,7 +132,7 @@ class Samples:
             begins = torch.arange(self.policies, device=which.device)[:, None] * self.size
             which = which + begins
         which = which.flatten()
-        return self._view([column[which] for column in self._columns()], self.policies)
+        return self._view([column[which] for column in self.tensors()], self.policies)
 
     def parts(self, rows: int) -> list[Samples]:
         """The samples in parts of `rows` of each policy (the last one fewer), in their order. Those of a
@@ -136,7 +140,7 @@ class Samples:
         if self.size <= rows:
             return [self]
         if self.policies == 1:
-            columns = zip(*(torch.split(column, rows) for column in self._columns()), strict=True)
+            columns = zip(*(torch.split(column, rows) for column in self.tensors()), strict=True)
             return [self._view(part, 1) for part in columns]
         numbers = torch.arange(self.size, device=self.observations.device).expand(self.policies, -1)
         return [self.rows(part) for part in torch.split(numbers, rows, 1)]
@@ -153,7 +157,7 @@ class Samples:
     def trajectories(self, slots: int, envs: int, agents: int) -> list[Samples]:
         """The samples of each environment of a single policy, with all its agents. Samples are ordered by
         fragment, of which there are `slots`, then step, environment and agent."""
-        columns = [column.view(slots, -1, envs, agents, *column.shape[1:]) for column in self._columns()]
+        columns = [column.view(slots, -1, envs, agents, *column.shape[1:]) for column in self.tensors()]
         return [
             self._view([column[slot, :, env].flatten(0, 1) for column in columns], 1)
             for slot in range(slots)
@@ -163,7 +167,7 @@ class Samples:
     def with_advantages(self, advantages: Tensor) -> Samples:
         if advantages.shape != self.advantages.shape:
             check(self.advantages.shape, "the samples' advantages", {"advantages": advantages})
-        columns = self._columns()
+        columns = self.tensors()
         return self._view((*columns[:4], advantages, *columns[5:]), self.policies)
 
     def standardised(self) -> Tensor:
@@ -185,11 +189,11 @@ class Samples:
         parts = list(batches)
         if len(parts) == 1:
             return parts[0]
-        columns = zip(*(part._columns() for part in parts), strict=True)
+        columns = zip(*(part.tensors() for part in parts), strict=True)
         return parts[0]._view([torch.cat(column) for column in columns], sum(part.policies for part in parts))
 
-    def _columns(self) -> tuple[Tensor, ...]:
-        """All that are there, in the order of the attributes."""
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The columns that are there, in the order of the attributes."""
         optional = (self.available, self.states, self.weights)
         return (
             self.observations,
@@ -200,6 +204,10 @@ class Samples:
             self.returns,
             *(column for column in optional if column is not None),
         )
+
+    def with_tensors(self, tensors: Sequence[Tensor]) -> Samples:
+        """Samples of other columns, of these shapes."""
+        return self._view(tensors, self.policies)
 
     def _view(self, columns: Sequence[Tensor], policies: int) -> Samples:
         """Samples of the same columns, whose shapes are known to fit: a training step makes several."""

@@ -75,7 +75,7 @@ class FeedForward(Model[ActorCritic, Samples]):
         return PolicyBatch(samples, values, rollouts.slots, rollouts.envs, agents)
 
     def passes(
-        self, network: ActorCritic, parameters: Tensor, c: Coefficients, kl: Sequence[float]
+        self, network: ActorCritic, parameters: Tensor, c: Coefficients, kl: Sequence[float] | Tensor
     ) -> FeedForwardPasses:
         return FeedForwardPasses(network, parameters, c, penalties(kl, parameters.device))
 

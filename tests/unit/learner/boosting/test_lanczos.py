@@ -15,6 +15,8 @@ from learner_support import module
 from nitro_learner.boosting.hvp import Hessian
 from nitro_learner.boosting.lanczos import extremes
 from nitro_learner.boosting.surrogate import Function
+from nitro_learner.networks.steps import Graphs
+from recorded_steps import Recorded, by_torch
 
 M = 64
 
@@ -123,6 +125,19 @@ def test_float32_equals_float64() -> None:
             results.append(extremes(operator, start(operator.size).to(dtype)))
     assert results[0].smallest == pytest.approx(results[1].smallest, rel=1e-4)
     assert results[0].largest == pytest.approx(results[1].largest, rel=1e-4)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_replayed_products_are_computed_ones(parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_torch(monkeypatch)
+    objective, recorder = Objective(torch.float32), Recorded()
+    function = objective.function(parts)
+    with Hessian(function) as computed, Hessian(function, Graphs(recorder, "A product")) as replayed:
+        vectors = [start(computed.size, torch.float32, seed) for seed in range(4)]
+        for vector in vectors:
+            assert torch.equal(replayed(vector), computed(vector))
+        assert (recorder.captures, recorder.replays) == (1, 3)
+        assert extremes(replayed, vectors[0]) == extremes(computed, vectors[0])
 
 
 def test_is_symmetric() -> None:

@@ -74,7 +74,7 @@ class RecurrentModel(Model[RecurrentActorCritic, Sequences]):
         return PolicyBatch(sequences, values, rollouts.slots, rollouts.envs, agents if chosen is None else 1)
 
     def passes(
-        self, network: RecurrentActorCritic, parameters: Tensor, c: Coefficients, kl: Sequence[float]
+        self, network: RecurrentActorCritic, parameters: Tensor, c: Coefficients, kl: Sequence[float] | Tensor
     ) -> RecurrentPasses:
         return RecurrentPasses(network, parameters, c, penalties(kl, parameters.device))
 

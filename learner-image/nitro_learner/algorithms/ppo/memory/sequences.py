@@ -95,6 +95,15 @@ class Sequences:
         """See `Samples`."""
         return self.rows.standardised()
 
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Those of the samples, and then its own."""
+        return (*self.rows.tensors(), self.keep, self.memory, self.critic_memory)
+
+    def with_tensors(self, tensors: Sequence[Tensor]) -> Sequences:
+        """The same of other tensors, of these shapes."""
+        *columns, keep, memory, critic_memory = tensors
+        return Sequences(self.rows.with_tensors(columns), self.length, keep, memory, critic_memory)
+
     @classmethod
     def together(cls, batches: Iterable[Sequences]) -> Sequences:
         """Stack sequences of policies that have equally many."""
