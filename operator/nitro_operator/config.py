@@ -30,8 +30,8 @@ class Config:
     lambda_endpoints: tuple[str, ...]
     """Hosts besides AWS's own that spec.backend.lambda.endpointUrl may name; `*` is any."""
     entry_points: bool
-    """Whether jobs may name a module to import: by environment.entryPoint, in environment.id, or by
-    scaling.entryPoint; and whether they may bring one by spec.code."""
+    """Whether jobs may name a module to import: by an entryPoint, or in environment.id; and whether they may
+    bring one by spec.code."""
     metadata_prefixes: Mapping[str, tuple[str, ...]]
     """Beginnings of keys that jobs may give their pods besides the usual ones: `annotations` and `labels`."""
     apparmor: bool

@@ -182,19 +182,21 @@ def test_changes_of_immutable_fields_are_refused(name: str, apiserver: ApiServer
     assert any(sentence.endswith(f": {IMMUTABLE_SENTENCE}") for sentence in said[f"spec.{name}"])
 
 
-@pytest.mark.parametrize(
-    "change", ["spec.scaling.settings={weight: 0.25}", "spec.scaling.entryPoint=mine:Other"]
-)
-def test_a_scaler_of_ones_own_stays_as_it_was_made(change: str, apiserver: ApiServer, namespace: str) -> None:
-    created = "spec.scaling={entryPoint: 'mine:Plateau', settings: {weight: 0.5, waits: [1, 2]}}"
+@pytest.mark.parametrize("block", ["scaling", "algorithm"])
+@pytest.mark.parametrize("change", ["settings={weight: 0.25}", "entryPoint=mine:Other"])
+def test_code_of_ones_own_stays_as_it_was_made(
+    block: str, change: str, apiserver: ApiServer, namespace: str
+) -> None:
+    change = f"spec.{block}.{change}"
+    created = f"spec.{block}={{entryPoint: 'mine:Own', settings: {{weight: 0.5, waits: [1, 2]}}}}"
     apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job(created)))
-    stored = apiserver.get("ntj", "hopper", "-n", namespace)["spec"]["scaling"]
+    stored = apiserver.get("ntj", "hopper", "-n", namespace)["spec"][block]
     assert stored["settings"] == {"weight": 0.5, "waits": [1, 2]}
     longer = json.dumps(job(created, "spec.scaling.hold=60", "spec.stop.rounds=900"))
     apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=longer)
     with pytest.raises(KubectlError) as refused:
         apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job(created, change)))
-    assert list(refusals(str(refused.value))) == ["spec.scaling"]
+    assert list(refusals(str(refused.value))) == [f"spec.{block}"]
 
 
 def test_changes_of_mutable_fields_are_accepted(apiserver: ApiServer, namespace: str) -> None:

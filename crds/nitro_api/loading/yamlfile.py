@@ -65,7 +65,11 @@ def whole_if_integral(value: float) -> float | int:
     return int(value) if value.is_integer() and abs(value) < 1e21 else value
 
 
-UNTYPED = (("spec", "environment", "kwargs"), ("spec", "scaling", "settings"))
+UNTYPED = (
+    ("spec", "environment", "kwargs"),
+    ("spec", "algorithm", "settings"),
+    ("spec", "scaling", "settings"),
+)
 """The fields in which a float stays a float: their values go to a constructor that is not ours. All others
 have a type, RLlib's settings too, so 2.0 and 2 mean the same there."""
 

@@ -13,6 +13,7 @@ from nitro_api.algorithms.registry import (
     settings_of,
 )
 from nitro_api.base import Rule, declare, matching
+from nitro_api.rules.job_rules import ENTRY_POINT
 from nitro_api.spec.algorithm import AgentsAlgorithm, Algorithm
 
 
@@ -42,6 +43,13 @@ def rules(records: Mapping[str, AlgorithmRecord]) -> Iterator[Rule]:
         if len(owners) < len(ours):
             yield _setting_rule(setting, owners, [*owners, *theirs])
     yield from _own_rules(records.values())
+    alone = [name for name in ours if records[name].agents == "one"]
+    yield Rule(
+        path="entryPoint",
+        cel=f"!has(self.entryPoint) || {_among(alone)}",
+        sentence="is only allowed with an algorithm of one agent that is not RLlib's, because name says what "
+        "your class learns from; set name: ppo",
+    )
 
 
 def entry_rules(records: Mapping[str, AlgorithmRecord]) -> Iterator[Rule]:
@@ -103,6 +111,12 @@ _GLOB = "^[A-Za-z0-9*?][A-Za-z0-9._*?-]*$"
 declare(
     Algorithm,
     *rules(RECORDS),
+    matching("entryPoint", ENTRY_POINT, "must be module:Class; write it as my_package.algorithms:A2C"),
+    Rule(
+        path="settings",
+        cel="has(self.entryPoint) || !has(dyn(self).settings)",
+        sentence="is only allowed with entryPoint, whose class gets them; remove it or name the class",
+    ),
     Rule(
         path="policies",
         cel="!has(self.policies) || self.policies.all(p, self.policies.exists_one(q, q.agents == p.agents))",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
 from nitro_api.algorithms.record import AlgorithmRecord, OptionalTensor
 from nitro_api.algorithms.registry import (
@@ -17,7 +17,7 @@ from nitro_api.algorithms.registry import (
     described,
 )
 from nitro_api.base import WITHOUT_RULES, Model
-from nitro_api.spec.free_json import FreeJson
+from nitro_api.spec.free_json import FreeJson, with_floats
 
 
 def _as_written(settings: Any) -> Any:
@@ -75,6 +75,19 @@ class Algorithm(Model):
     Default: `paper` has RLlib's own defaults, but steps on whole batches; `tuned` RLlib's own settings for
     MuJoCo; what neither names is as RLlib has it."""
 
+    entry_point: Annotated[str, Field(min_length=3, max_length=253)] | None = None
+    """Algorithm of your own as `module:Class`. It has the methods of OnPolicyLearner or OffPolicyLearner in
+    nitro_learner.algorithms.base; `name` says which, and whose presets and hyperparameters it has. A subclass
+    of nitro_learner.algorithms.own.OwnPpo needs a loss only. The module must be importable in the learner's
+    image. Only with algorithms of one agent that are not RLlib's. Default: none."""
+
+    settings: (
+        Annotated[dict[str, Any], Field(max_length=64), FreeJson(levels=2), AfterValidator(with_floats)]
+        | None
+    ) = None
+    """Keyword arguments of the class that entryPoint names, behind its team and device: JSON as in
+    scaling.settings. Only with entryPoint. Default: none."""
+
     policies: Annotated[list[AgentsAlgorithm], Field(min_length=1, max_length=16)] | None = None
     """Agents that learn by another algorithm, or with other settings, than the rest. Only with algorithms of
     several agents. Default: all agents learn by `name`."""
@@ -87,6 +100,11 @@ class Algorithm(Model):
     def record(self) -> AlgorithmRecord:
         """The record of the algorithm with that name."""
         return RECORDS[self.name]
+
+    @property
+    def title(self) -> str:
+        """The algorithm, for people: its name, and before it the user's own class."""
+        return f"{self.entry_point} on {self.name}" if self.entry_point else self.name
 
     @property
     def records(self) -> tuple[AlgorithmRecord, ...]:

@@ -33,7 +33,7 @@ MISTAKES = "free_json"
 """Type of the validation error that carries every mistake inside such a field."""
 
 FLOAT = "$float"
-"""`{$float: 1}` is 1.0 in environment.kwargs and scaling.settings: the API server stores 1.0 as 1."""
+"""`{$float: 1}` is 1.0 in environment.kwargs and in settings: the API server stores 1.0 as 1."""
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 """Where the schema has it, values of any type are kept."""

@@ -6,7 +6,7 @@ from typing import Any
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import JobSpec
 from nitro_learner.algorithms import availability
-from nitro_learner.algorithms.agents.team import SharingLearner
+from nitro_learner.algorithms.agents.team import SharingLearner, Team
 from nitro_learner.algorithms.agents.teams import make_teams
 from nitro_learner.algorithms.base import Learner
 from nitro_learner.algorithms.fits import check_size, check_values
@@ -40,7 +40,7 @@ def make_policies(spec: JobSpec, environment: DescribedEnvironment, device: str 
         JobInvalid: the environment has another number of agents than the algorithm learns (see also
             `make_teams`), or the algorithm is RLlib's, which is not installed or refuses the job's settings
             or the environment's actions; DQN cannot learn them, or has no such network; or policies are too
-            large for a message.
+            large for a message. Or the algorithm is the user's own, and cannot be made.
         NetworkMisfit: the network does not fit the observations.
         TypeError: the class does not implement what its record's feeding asks for.
     """
@@ -50,13 +50,34 @@ def make_policies(spec: JobSpec, environment: DescribedEnvironment, device: str 
     availability.check_actions(spec, environment)
     check_size(spec, environment)
     check_values(spec, environment)
-    learners: list[Learner] = [_class_of(team.algorithm)(team, device) for team in teams]
+    learners: list[Learner] = [_learner_of(spec, team, device) for team in teams]
     if record.agents == "several":
         for team, learner in zip(teams, learners, strict=True):
             if not isinstance(learner, SharingLearner):
                 raise TypeError(f"{team.algorithm} learns several agents, but is no SharingLearner")
     policies = {agent: policy for learner in learners for agent, policy in learner.agents.items()}
     return PolicySet(learners, {agent: policies[agent] for agent in environment.agents}, record.feeding)
+
+
+def load_own(spec: JobSpec) -> None:
+    """Import the job's algorithm if it is the user's own, and check it as far as no environment is needed.
+
+    Raises:
+        JobInvalid: it cannot be loaded, is no learner, or does not take the settings.
+    """
+    if spec.algorithm.entry_point is not None:
+        from nitro_learner.algorithms.own.learner import load
+
+        load(spec)
+
+
+def _learner_of(spec: JobSpec, team: Team, device: str) -> Learner:
+    if spec.algorithm.entry_point is None:
+        learner: Learner = _class_of(team.algorithm)(team, device)
+        return learner
+    from nitro_learner.algorithms.own.learner import make
+
+    return make(spec, team, device)
 
 
 def _class_of(name: str) -> Any:

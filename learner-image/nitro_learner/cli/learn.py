@@ -59,8 +59,8 @@ _MEND_CODE = (
     "Another try fails in the same way: mend the code, pack it with `nitro code`, and name its digest in "
     "spec.code of a new job, which begins by spec.resumeFrom with what this one has learned."
 )
-_MEND_SCALER = (
-    "Another try fails in the same way: mend the scaler, suspend the job, set spec.learner.image to its new "
+_MEND_OWN = (
+    "Another try fails in the same way: mend the {}, suspend the job, set spec.learner.image to its new "
     "image, and resume the job."
 )
 
@@ -158,7 +158,7 @@ def _learn(job: ResolvedJob, reporter: StatusReporter) -> int:
     except CheckpointError as error:
         return _give_up(reporter, "CheckpointDamaged", str(error), FAILED)
     except TrainingFailed as error:
-        mend = _MEND if error.evidence.environment else _MEND_SCALER if error.scaler else None
+        mend = _MEND if error.evidence.environment else _MEND_OWN.format(error.own) if error.own else None
         if mend and job.spec.code:
             mend = _MEND_CODE
         message = f"{error}\n{mend}" if mend else str(error)

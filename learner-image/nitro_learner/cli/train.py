@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 
 class _OwnCodeError(CommandError):
-    """The user's environment or scaler is at fault, and the run folder says where."""
+    """The user's environment, scaler or algorithm is at fault, and the run folder says where."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -274,8 +274,9 @@ def _train(folder: RunDir, job: Any, arguments: argparse.Namespace, beside: _Beg
         if error.evidence.environment:
             remedy = train_output.environment_remedy(folder, go_on, traced=bool(error.evidence.trace))
             raise _OwnCodeError(f"{error}{remedy}", code) from None
-        if error.scaler:
-            raise _OwnCodeError(f"{error}{train_output.scaler_remedy(folder, go_on)}", code) from None
+        if error.own:
+            remedy = train_output.own_remedy(error.own, folder, go_on)
+            raise _OwnCodeError(f"{error}{remedy}", code) from None
         remedy = f"\nTo go on: {go_on}" if error.resumable else ""
         raise CommandError(f"{error}{remedy}", code) from None
     except (Aborted, KeyboardInterrupt):

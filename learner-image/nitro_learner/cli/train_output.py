@@ -33,7 +33,7 @@ def announce(folder: RunDir, job: ResolvedJob, opened: OpenRun) -> None:
         begun = folder.read_start()
         start = f", beginning with the policies of {begun['from']} after round {begun['round']}"
     print(
-        f"{job.metadata.name}: {spec.environment.id}, {spec.algorithm.name} ({spec.algorithm.preset}), "
+        f"{job.metadata.name}: {spec.environment.id}, {spec.algorithm.title} ({spec.algorithm.preset}), "
         f"{scaling.decider} scaler with {actors} actors of "
         f"{spec.environment.rollout_length} steps{start}\nrun folder: {folder.path}",
         flush=True,
@@ -118,11 +118,11 @@ def already_ended(opened: OpenRun, arguments: argparse.Namespace) -> str:
     return f"{done}\nTo extend it: {command(['--resume', str(folder.path)], overrides, arguments)}"
 
 
-def scaler_remedy(folder: RunDir, go_on: str) -> str:
-    """The text that tells a user what to do after their scaler failed."""
+def own_remedy(part: str, folder: RunDir, go_on: str) -> str:
+    """The text that tells a user what to do after their own scaler or algorithm failed."""
     return (
         f"\nIf it raised, its traceback is in {folder.log}.\nIf you resume now, it fails in the same way. "
-        f"Mend the scaler's code first; it must read the state that it has saved.\nThen go on: {go_on}"
+        f"Mend the {part}'s code first; it must read the state that it has saved.\nThen go on: {go_on}"
     )
 
 

@@ -2,7 +2,7 @@
 
 The environment is built and checked too, for ten seconds at most; `nitro check-env` says more of it. A
 package that it needs and that is not here is a mistake, unless the job names an image for its actors. So is
-a scaler of your own (spec.scaling.entryPoint) that cannot be made, unless the job names one for its learner.
+a scaler or an algorithm of your own that cannot be made, unless the job names an image for its learner.
 `kubectl nitro validate` is for jobs of a cluster: there it is a warning, and spec.resumeFrom is allowed.
 
 examples:
@@ -25,7 +25,7 @@ from nitro_learner.algorithms import availability
 from nitro_learner.cli.common import add_run_or_job, add_set, some_path
 from nitro_learner.cli.exits import BAD_INPUT, DONE
 from nitro_learner.run.tracking import availability as trackers
-from nitro_learner.studies import environment_ids, environment_start, scaler_start
+from nitro_learner.studies import environment_ids, environment_start, own_start
 
 _ONLY_ON_A_CLUSTER = (
     "starts a run on a cluster only: leave it out and give `nitro train` the run by --from, or check a job "
@@ -62,7 +62,7 @@ def _validate(path: Path, arguments: argparse.Namespace) -> int:
             availability.check(complete.spec)
         if complete.spec.resume_from is not None and not arguments.of_cluster:
             raise JobInvalid([FieldError("spec.resumeFrom", ABSENT, _ONLY_ON_A_CLUSTER)])
-        notes += scaler_start.check(complete.spec, elsewhere=arguments.of_cluster)
+        notes += own_start.check(complete.spec, elsewhere=arguments.of_cluster)
         started = environment_start.check(complete.spec, elsewhere=arguments.of_cluster)
         notes, remarks = notes + started.warnings, started.remarks
         resolved = complete

@@ -8,7 +8,7 @@ from nitro_learner.scalers.kungfu import KungFuScaler
 from nitro_learner.scalers.marless import MarlessRandomScaler, MarlessScaler
 from nitro_learner.scalers.minionsrl import MinionsRLAdaptScaler, MinionsRLScaler
 from nitro_learner.scalers.nitro import NitroScaler, RandomScoreScaler
-from nitro_learner.scalers.own import OwnScaler, ScalerError
+from nitro_learner.scalers.own import OwnScaler
 from nitro_learner.scalers.predetermined import FixedScaler, HydrozoaScaler, ScheduleScaler
 
 SCALERS: dict[str, type[Scaler]] = {
@@ -40,4 +40,4 @@ def make(spec: JobSpec) -> Scaler:
     return SCALERS[spec.scaling.scaler](spec)
 
 
-__all__ = ["SCALERS", "Decision", "PolicyOutcome", "RoundOutcome", "Scaler", "ScalerError", "Wish", "make"]
+__all__ = ["SCALERS", "Decision", "PolicyOutcome", "RoundOutcome", "Scaler", "Wish", "make"]

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from nitro_learner.algorithms.agents.team import TeamMisfit
 from nitro_learner.algorithms.availability import RllibError
+from nitro_learner.algorithms.own_code import OwnCodeError, Part
 from nitro_learner.backends.base import NO_EVIDENCE, BackendError, Evidence, RetryableError
 from nitro_learner.backends.cache.base import CacheError
 from nitro_learner.checkpoints.store import CheckpointError
 from nitro_learner.networks.architecture import NetworkMisfit
 from nitro_learner.sampling.plans import RoundFailed
-from nitro_learner.scalers import ScalerError
 from nitro_learner.training.compute import ComputeHangs
 from nitro_learner.training.device import GpuFull
 
@@ -30,7 +30,7 @@ class TrainingFailed(Exception):  # noqa: N818
         misfit: whether the job's network does not fit the environment, or this machine lacks a package that
             the environment needs.
         evidence: whether the user's environment is at fault and must be fixed first, and its traceback.
-        scaler: whether the user's scaler is at fault and must be fixed first.
+        own: what of the job is the user's own code, is at fault and must be fixed first; None if none is.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class TrainingFailed(Exception):  # noqa: N818
         resumable: bool,
         evidence: Evidence = NO_EVIDENCE,
         misfit: bool = False,
-        scaler: bool = False,
+        own: Part | None = None,
     ) -> None:
         super().__init__(message)
-        self.scaler = scaler
+        self.own = own
         self.misfit = misfit
         self.resumable = resumable
         self.evidence = evidence
@@ -64,10 +64,10 @@ def as_training_failure() -> Iterator[None]:
         raise TrainingFailed(
             str(error), resumable=False, evidence=error.evidence, misfit=error.evidence.missing
         ) from error
-    except ScalerError as error:
+    except OwnCodeError as error:
         if error.trace:
             log.info("the run failed: %s", error, extra={"fields": {"traceback": error.trace}})
-        raise TrainingFailed(str(error), resumable=False, scaler=True) from error
+        raise TrainingFailed(str(error), resumable=False, own=error.part) from error
     except (FloatingPointError, GpuFull, NetworkMisfit, TeamMisfit) as error:
         misfit = isinstance(error, NetworkMisfit)
         raise TrainingFailed(str(error), resumable=False, misfit=misfit) from error

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api.spec.stop import Stop
 from nitro_learner import scalers
+from nitro_learner.algorithms import registry
 from nitro_learner.backends.base import ActorBackend, BackendError
 from nitro_learner.backends.cache.base import CacheError
 from nitro_learner.checkpoints.store import CheckpointError
@@ -113,6 +114,7 @@ class Trainer:
     async def _open(self, stack: contextlib.AsyncExitStack, compute: Compute) -> RoundRunner:
         """Start the actors, build what learns and continue from the checkpoint."""
         scaler = self._scaler or scalers.make(self._spec)
+        registry.load_own(self._spec)  # before actors start for it
         sampler = await self._start(stack)
         self.environment = sampler.environment
         runner = await build(

@@ -32,8 +32,8 @@ class JobView:
     job: Object
     """The object from the API: what it is, and its metadata."""
     spec: JobSpec
-    """Resolved: every default is filled in. The values in environment.kwargs, algorithm.rllib and
-    scaling.settings are left out."""
+    """Resolved: every default is filled in. The values in environment.kwargs, algorithm.rllib and the
+    settings of algorithm and scaling are left out."""
     config: Config
     environment: str
     """The actor's configuration of its environment, with environment.kwargs, as JSON."""
@@ -49,12 +49,12 @@ class JobView:
         """
         named = {name: job[name] for name in ("apiVersion", "kind", "metadata")}
         kwargs = dict.fromkeys(spec.environment.kwargs)
-        rllib = None if spec.algorithm.rllib is None else dict.fromkeys(spec.algorithm.rllib)
-        settings = None if spec.scaling.settings is None else dict.fromkeys(spec.scaling.settings)
+        given = spec.algorithm.rllib, spec.algorithm.settings, spec.scaling.settings
+        rllib, learning, scaling = (None if values is None else dict.fromkeys(values) for values in given)
         small = {
             "environment": spec.environment.model_copy(update={"kwargs": kwargs}),
-            "algorithm": spec.algorithm.model_copy(update={"rllib": rllib}),
-            "scaling": spec.scaling.model_copy(update={"settings": settings}),
+            "algorithm": spec.algorithm.model_copy(update={"rllib": rllib, "settings": learning}),
+            "scaling": spec.scaling.model_copy(update={"settings": scaling}),
         }
         environment = json.dumps(spec.environment.to_actor(), sort_keys=True)
         secret = credentials or names.credentials(job["metadata"]["name"], job["metadata"]["uid"])

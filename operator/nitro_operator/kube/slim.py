@@ -12,7 +12,12 @@ STATUS_WRITTEN_AT = "statusWrittenAt"
 """Key in a job's metadata: the time of the operator's last status change, by the API server's clock."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """Annotation in which `kubectl apply` keeps a copy of the whole object."""
-ANY_JSON = (("environment", "kwargs"), ("algorithm", "rllib"), ("scaling", "settings"))
+ANY_JSON = (
+    ("environment", "kwargs"),
+    ("algorithm", "rllib"),
+    ("algorithm", "settings"),
+    ("scaling", "settings"),
+)
 """Fields of a job's spec that take any JSON. As Python's objects they may need twenty times the memory."""
 
 PRICED = ("cpu", "memory")

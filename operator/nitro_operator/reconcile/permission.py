@@ -54,15 +54,19 @@ def other_code(spec: JobSpec) -> Problem | None:
             f"spec.environment.{field}: {named!r} names a module to import",
             "create a job whose environment.id is registered in the actor image",
         )
-    if spec.scaling.entry_point is not None:
-        return _forbidden(
-            f"spec.scaling.entryPoint: {spec.scaling.entry_point!r} names a module to import",
-            "create a job whose scaling.scaler is one of Nitro's",
-        )
+    for name, entry_point, ours in (
+        ("scaling", spec.scaling.entry_point, "scaling.scaler is one of Nitro's"),
+        ("algorithm", spec.algorithm.entry_point, "algorithm is one of Nitro's"),
+    ):
+        if entry_point is not None:
+            return _forbidden(
+                f"spec.{name}.entryPoint: {entry_point!r} names a module to import",
+                f"create a job whose {ours}",
+            )
     if spec.code is not None:
         return _forbidden(
             "spec.code brings modules of the job's author",
-            "create a job without it whose environment and scaler are registered in the images",
+            "create a job without it whose environment, algorithm and scaler are in the images",
         )
     for part, pod in (("actor", spec.actor), ("learner", spec.learner)):
         for field, given in (("env", pod.env), ("volumes", pod.volumes)):

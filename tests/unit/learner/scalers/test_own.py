@@ -13,7 +13,8 @@ import own_scalers
 from learner_support import job
 from nitro_api import JobInvalid
 from nitro_learner import scalers
-from nitro_learner.scalers import Decision, RoundOutcome, Scaler, ScalerError, Wish
+from nitro_learner.algorithms.own_code import OwnCodeError
+from nitro_learner.scalers import Decision, RoundOutcome, Scaler, Wish
 from nitro_learner.training.failures import TrainingFailed, as_training_failure
 
 FILE = str(Path(own_scalers.__file__))
@@ -101,7 +102,7 @@ def test_the_line_of_the_users_code_is_told() -> None:
     line = line_of('raise ValueError(f"patience')
     assert f"({FILE}:{line} in __init__); correct the settings, or the constructor" in str(refused.value)
     scaler = make("Odd", {"raises": 3})
-    with pytest.raises(ScalerError) as raised:
+    with pytest.raises(OwnCodeError) as raised:
         scaler.decide(outcome(3))
     line = line_of("no number comes to mind")
     assert str(raised.value) == (
@@ -116,14 +117,14 @@ def test_the_users_line_counts_where_a_method_of_the_base_raises(monkeypatch: py
         return Decision(self.clip(math.nan * outcome.actors))
 
     monkeypatch.setattr(own_scalers.Plateau, "decide", decide)
-    with pytest.raises(ScalerError, match=r"test_own.py:\d+ in decide"):
+    with pytest.raises(OwnCodeError, match=r"test_own.py:\d+ in decide"):
         make().decide(outcome())
 
 
 @pytest.mark.parametrize("actors", [7, 1, 0, -3, 2.5, 3.0, math.nan, True, "4", None, [3]])
 def test_a_number_that_no_round_can_have_is_refused(actors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_scalers.Plateau, "decide", lambda *_: Decision(actors))
-    with pytest.raises(ScalerError) as refused:
+    with pytest.raises(OwnCodeError) as refused:
         make().decide(outcome(4))
     told = str(refused.value)
     assert told.startswith("spec.scaling.entryPoint: own_scalers:Plateau: decide after round 4 gave ")
@@ -149,7 +150,7 @@ def test_numpys_whole_numbers_are_whole_numbers(monkeypatch: pytest.MonkeyPatch)
 )
 def test_what_is_no_decision_is_refused(decision: Any, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_scalers.Plateau, "decide", lambda *_: decision)
-    with pytest.raises(ScalerError) as refused:
+    with pytest.raises(OwnCodeError) as refused:
         make().decide(outcome())
     assert told in str(refused.value)
 
@@ -157,17 +158,17 @@ def test_what_is_no_decision_is_refused(decision: Any, told: str, monkeypatch: p
 def test_a_state_that_no_checkpoint_holds_and_one_that_is_not_read_are_refused() -> None:
     scaler = make("Odd", {"decision": 3})
     with pytest.raises(
-        ScalerError, match=r"state_dict returned what a checkpoint cannot hold: .* is a object"
+        OwnCodeError, match=r"state_dict returned what a checkpoint cannot hold: .* is a object"
     ):
         scaler.state_dict()
-    with pytest.raises(ScalerError, match="load_state_dict raised KeyError: 'best'"):
+    with pytest.raises(OwnCodeError, match="load_state_dict raised KeyError: 'best'"):
         scaler.load_state_dict({"best": 1})
 
 
 def test_its_failure_ends_the_run_and_no_resume_helps() -> None:
     with pytest.raises(TrainingFailed) as failed, as_training_failure():
         make("Odd", {"raises": 1}).decide(outcome())
-    assert (failed.value.scaler, failed.value.resumable) == (True, False)
+    assert (failed.value.own, failed.value.resumable) == ("scaler", False)
 
 
 def test_a_module_of_the_current_folder_is_found_as_actors_find_it(

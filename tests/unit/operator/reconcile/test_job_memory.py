@@ -82,13 +82,14 @@ def test_a_module_to_import_is_refused_where_the_platform_forbids_it(
     assert (allowed.not_allowed, allowed.invalid) == (None, None)
 
 
-def test_a_scaler_of_ones_own_is_refused_where_the_platform_forbids_entry_points() -> None:
-    job = make_job(scaling={"entryPoint": "os:system"})
+@pytest.mark.parametrize("block", ["scaling", "algorithm"])
+def test_other_code_of_ones_own_is_refused_where_the_platform_forbids_entry_points(block: str) -> None:
+    job = make_job(**{block: {"entryPoint": "os:system"}})
     memory = JobMemory("uid", PodMeter())
     memory.read(job, replace(CONFIG, entry_points=False))
     assert memory.not_allowed is not None
     assert memory.not_allowed.reason == "EntryPointForbidden"
-    assert memory.not_allowed.message.startswith("spec.scaling.entryPoint: 'os:system' names a module")
+    assert memory.not_allowed.message.startswith(f"spec.{block}.entryPoint: 'os:system' names a module")
     allowed = JobMemory("uid", PodMeter())
     allowed.read(job, CONFIG)
     assert (allowed.not_allowed, allowed.invalid) == (None, None)
