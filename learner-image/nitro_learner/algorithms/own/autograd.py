@@ -28,8 +28,9 @@ class AutogradModel(Alone):
     loss: Loss
 
     def passes(
-        self, network: ActorCritic, parameters: Tensor, c: Coefficients, kl: Sequence[float]
+        self, network: ActorCritic, parameters: Tensor, c: Coefficients, kl: Sequence[float] | Tensor
     ) -> AutogradPasses:
+        assert not isinstance(kl, Tensor), "steps of a loss of the user's own are called"
         return AutogradPasses(network, parameters, replace(c, kl=kl[0]), self.loss)
 
     def surrogate(

@@ -71,6 +71,7 @@ class OwnPpo(Ppo):
         (agent,) = self.learned
         self.distribution = self.network(agent).family
         self._penalty = 0.0
+        self._graphs = None  # a loss may read numbers that a graph would keep as they were
 
     def loss(self, samples: Samples, parameters: Tensor, values: Tensor) -> Tensor:
         """The loss of each of n samples, f32 [n]. Its mean is minimised. PPO's, unless you override it.

@@ -23,7 +23,7 @@ from nitro_learner.studies.planning.model import (
 )
 from nitro_learner.studies.planning.pods import ASLEEP_VCPU, GapUse, gap_use
 from nitro_learner.studies.profiling import CORE_MIB
-from nitro_learner.training.stop import Progress, run_seconds_left
+from nitro_learner.training.stop import Progress, forecast
 
 Backend = Literal["local", "knative", "lambda", "pool"]
 BACKENDS: tuple[Backend, ...] = ("local", "knative", "lambda", "pool")
@@ -191,7 +191,7 @@ def _rounds(stop: Stop, learned: int, steps: int, dollars: float, seconds: float
     begun = Progress(round=0, actor_rounds=0, env_steps=0, evaluation_mean=None, cost=0.0, seconds=0.0)
     after = replace(begun, round=1, actor_rounds=learned, env_steps=steps, cost=dollars, seconds=seconds)
     # The limits are of the whole run, which has done one round here.
-    left = run_seconds_left([begun, after], stop)
+    left = forecast([begun, after], stop).seconds
     assert left is not None, "spec.stop.rounds of a resolved job is set"
     return 1 + round(left / seconds)
 

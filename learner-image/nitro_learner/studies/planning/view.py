@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from nitro_learner.studies.planning.plan import Backend, PlanChoice, Plan
+from nitro_learner.studies.planning.plan import Backend, Plan, PlanChoice
 
 NAMES: Mapping[Backend, str] = {
     "local": "this machine",
