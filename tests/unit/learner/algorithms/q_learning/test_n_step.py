@@ -111,17 +111,16 @@ def test_targets_of_a_round_and_of_the_buffer(steps: int, normalise: bool) -> No
     np.testing.assert_allclose(drawn.targets[0], expected[which], atol=1e-4)
 
 
-def test_a_run_of_one_step_may_go_on_with_several(tmp_path: Path) -> None:
-    """The buffer holds single steps whatever the number."""
-    one, same, three = dqn(1), dqn(1), dqn(3)
+def test_a_learner_goes_on_from_a_checkpoint_to_the_bit(tmp_path: Path) -> None:
+    undisturbed, resumed, other = dqn(3), dqn(3), dqn(1)
+    for learner in (undisturbed, other):
+        taught(learner, 1, made_up(0))
     store = CheckpointStore(tmp_path, keep_last=1)
-    taught(one, 1, made_up(0))
-    store.save(1, one.state_dict())
+    store.save(1, undisturbed.state_dict())
+    resumed.load_state_dict(load(store.path(1)).state)
     parameters = []
-    for learner in (one, same, three):
-        if learner is not one:
-            learner.load_state_dict(load(store.path(1)).state)
+    for learner in (undisturbed, resumed, other):
         taught(learner, 2, made_up(1))
         parameters.append(learner.weights()[DEFAULT_POLICY].tensors["policy.head.weight"])
     np.testing.assert_array_equal(parameters[0], parameters[1])
-    assert (parameters[0] != parameters[2]).any()
+    assert (parameters[0] != parameters[2]).any(), "the number of steps matters"
