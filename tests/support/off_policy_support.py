@@ -76,6 +76,7 @@ def relearned(run: Path) -> OffPolicyLearner:
                 seed=slot_seed(spec.seed, round, slot),
                 steps=spec.environment.rollout_length,
                 state=state,
+                optional_tensors=spec.algorithm.record.tensors,
             )
             algorithm.take([lone_fragment({"slot": slot, "resumed": bool(state)}, tensors)])
             states[slot] = {n.removeprefix("state/"): a for n, a in tensors.items() if n.startswith("state/")}

@@ -22,8 +22,8 @@ from nitro_learner.algorithms.q_learning.learned import Learned
 from nitro_learner.algorithms.q_learning.learning import QLearner
 from nitro_learner.algorithms.q_learning.model import QModel
 from nitro_learner.algorithms.q_learning.training import QTrainer
-from nitro_learner.algorithms.q_learning.transitions import Rows, Shape
 from nitro_learner.algorithms.replay.buffer import ReplayBuffer
+from nitro_learner.algorithms.replay.transitions import Rows, Shape
 from nitro_learner.data.batch import Fragment
 
 SIZE = 5

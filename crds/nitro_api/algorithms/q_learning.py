@@ -190,12 +190,11 @@ _DQN: Rows = (
 which are 125 gradient steps."""
 
 
-_SOME_TRANSITIONS = Rule(
+SOME_TRANSITIONS = Rule(
     path="hyperparameters.batchSize",
     cel="!has(self.hyperparameters) || !has(self.hyperparameters.batchSize) "
     "|| self.hyperparameters.batchSize > 0",
-    sentence="must be above zero with dqn, iql, vdn and qmix (0, for one fragment, is only for impact); "
-    "raise or remove it",
+    sentence="must be above zero (0, for one fragment, is only for impact); raise or remove it",
 )
 
 
@@ -219,7 +218,7 @@ def _record(
         agents="several",
         common_reward=common_reward,
         recurrent=True,
-        rules=(_SOME_TRANSITIONS,),
+        rules=(SOME_TRANSITIONS,),
     )
 
 
@@ -231,7 +230,7 @@ RECORDS = (
         feeding="arrivals",
         presets=presets(_DQN),
         curvature="td-loss",
-        rules=(_SOME_TRANSITIONS,),
+        rules=(SOME_TRANSITIONS,),
     ),
     _record(
         "iql",

@@ -22,9 +22,10 @@ agents."""
 Agents = Literal["one", "several"]
 """How many agents the environments of an algorithm have."""
 
-Curvature = Literal["surrogate", "td-loss"]
+Curvature = Literal["surrogate", "td-loss", "q-value"]
 """What the boosting detector differentiates. `surrogate`: the policy's objective, in the form that
-spec.scaling.surrogate names. `td-loss`: the negative temporal-difference loss with its targets fixed."""
+spec.scaling.surrogate names. `td-loss`: the negative temporal-difference loss with its targets fixed.
+`q-value`: the mean value of the policy's actions, with the critics fixed."""
 
 Settings = Literal["hyperparameters", "rllib"]
 """The block of spec.algorithm in which a job writes an algorithm's settings."""

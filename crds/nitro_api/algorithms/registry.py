@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import create_model
 
-from nitro_api.algorithms import impact, multi_ppo, ppo, q_learning, rllib
+from nitro_api.algorithms import impact, multi_ppo, ppo, q_actor_critic, q_learning, rllib
 from nitro_api.algorithms.record import COLUMNS, AlgorithmRecord, Hyperparameters
 from nitro_api.base import Model
 
@@ -59,6 +59,7 @@ ALL = (
     impact.RECORD,
     *multi_ppo.RECORDS,
     *q_learning.RECORDS,
+    *q_actor_critic.RECORDS,
     *rllib.RECORDS,
 )
 """In the order in which they are listed."""

@@ -6,7 +6,7 @@ Nothing here imports torch: `nitro validate` asks, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nitro_actor import wire
@@ -54,23 +54,45 @@ def check_agents(spec: JobSpec, environment: DescribedEnvironment) -> None:
 
 
 def check_values(spec: JobSpec, environment: DescribedEnvironment) -> None:
-    """Make sure that DQN's networks can give a value for each action.
+    """Make sure that networks of an algorithm with values of actions can rate the environment's actions.
 
     Raises:
-        JobInvalid: the actions are not discrete, or the networks have convolutions.
+        JobInvalid: DQN's actions are not discrete, SAC's, TD3's or DDPG's are not continuous or have no
+            bounds, or the networks have convolutions.
     """
-    name = spec.algorithm.name
-    if name != "dqn":
+    curvature, name = spec.algorithm.record.curvature, spec.algorithm.name
+    if spec.algorithm.record.agents == "several" or curvature == "surrogate":
         return
     errors = []
-    if environment.only_class.action["kind"] != "discrete":
-        message = "needs Discrete actions, and those of the environment are others; take ppo or impact"
-        errors.append(FieldError("spec.algorithm.name", name, message))
+    wrong = _wrong_actions(environment.only_class.action, continuous=curvature == "q-value")
+    if wrong:
+        errors.append(FieldError("spec.algorithm.name", name, wrong))
     if spec.network.type != "mlp":
-        message = "must be mlp with dqn, whose networks have no convolutions; for images take ppo or impact"
+        message = (
+            f"must be mlp with {name}, whose networks have no convolutions; for images take ppo or impact"
+        )
         errors.append(FieldError("spec.network.type", spec.network.type, message))
     if errors:
         raise JobInvalid(errors)
+
+
+def _wrong_actions(action: Mapping[str, Any], *, continuous: bool) -> str:
+    """What is wrong with actions that should be discrete, or continuous; empty if nothing is."""
+    if not continuous:
+        wrong = action["kind"] != "discrete"
+        text = "needs Discrete actions, and those of the environment are others; take ppo or impact"
+        return text if wrong else ""
+    if action["kind"] != "continuous":
+        return (
+            "needs a Box of actions, and those of the environment are others; take dqn for Discrete ones, or "
+            "ppo or impact"
+        )
+    if None in (*action["low"], *action["high"]):
+        return (
+            "needs actions with bounds, and a number of the environment's has none; take ppo or impact, or "
+            "give the environment's Box a low and a high"
+        )
+    return ""
 
 
 def check_size(spec: JobSpec, environment: DescribedEnvironment) -> None:

@@ -15,6 +15,9 @@ from nitro_learner.algorithms.policy_set import PolicySet
 ALGORITHMS = {
     "ppo": "ppo.learning:Ppo",
     "impact": "impact.learning:Impact",
+    "sac": "q_actor_critic.learning:QActorCritic",
+    "td3": "q_actor_critic.learning:QActorCritic",
+    "ddpg": "q_actor_critic.learning:QActorCritic",
     "dqn": "q_learning.dqn:Dqn",
     "ippo": "ppo.learning:Ppo",
     "mappo": "ppo.learning:Ppo",
@@ -39,8 +42,8 @@ def make_policies(spec: JobSpec, environment: DescribedEnvironment, device: str 
     Raises:
         JobInvalid: the environment has another number of agents than the algorithm learns (see also
             `make_teams`), or the algorithm is RLlib's, which is not installed or refuses the job's settings
-            or the environment's actions; DQN cannot learn them, or has no such network; or policies are too
-            large for a message. Or the algorithm is the user's own, and cannot be made.
+            or the environment's actions; its networks cannot rate the actions; or policies are too large for
+            a message. Or the algorithm is the user's own, and cannot be made.
         NetworkMisfit: the network does not fit the observations.
         TypeError: the class does not implement what its record's feeding asks for.
     """

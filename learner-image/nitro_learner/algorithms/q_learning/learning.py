@@ -29,8 +29,8 @@ from nitro_learner.algorithms.q_learning.mixers import mixer_of
 from nitro_learner.algorithms.q_learning.model import FeedForwardQModel
 from nitro_learner.algorithms.q_learning.surrogate import results_of
 from nitro_learner.algorithms.q_learning.training import QTrainer
-from nitro_learner.algorithms.q_learning.transitions import Rows, Shape, columns_of, positions_of, rows_of
 from nitro_learner.algorithms.replay.buffer import Debt, ReplayBuffer
+from nitro_learner.algorithms.replay.transitions import Rows, Shape, columns_of, positions_of, rows_of
 from nitro_learner.algorithms.updates import annealed, stream
 from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.distributions import UNAVAILABLE

@@ -12,8 +12,8 @@ from nitro_api.algorithms.q_learning import QLearningHyperparameters
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.q_learning.batch import Picked, Places, Transitions
 from nitro_learner.algorithms.q_learning.network import FeedForwardQNetwork, QNetwork
-from nitro_learner.algorithms.q_learning.transitions import Rows, Shape
 from nitro_learner.algorithms.replay.buffer import ReplayBuffer, corrections
+from nitro_learner.algorithms.replay.transitions import Rows, Shape
 from nitro_learner.data.batch import Fragment
 
 

@@ -18,7 +18,7 @@ from nitro_learner.algorithms.q_learning.batch import Steps
 from nitro_learner.algorithms.q_learning.mixers import Independent, Mixer
 from nitro_learner.algorithms.q_learning.network import QNetwork
 from nitro_learner.algorithms.q_learning.training import QTrainer
-from nitro_learner.algorithms.q_learning.transitions import Rows
+from nitro_learner.algorithms.replay.transitions import Rows
 from nitro_learner.boosting.surrogate import Function, Objective, Trajectories
 
 CHUNK = 1024

@@ -21,8 +21,8 @@ from nitro_learner.algorithms.q_learning.learned import Learned
 from nitro_learner.algorithms.q_learning.model import QModel
 from nitro_learner.algorithms.q_learning.returns import LinkedRows, Returns
 from nitro_learner.algorithms.q_learning.rewards import ValueUnits
-from nitro_learner.algorithms.q_learning.transitions import Rows, Shape
 from nitro_learner.algorithms.replay.buffer import ReplayBuffer
+from nitro_learner.algorithms.replay.transitions import Rows, Shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,5 +146,7 @@ def test_the_reference_names_the_combination_of_cases_that_differs() -> None:
     assert preset_text(f"{fields}gamma").endswith("; for Atari games 0.99)")
     assert preset_text(f"{fields}batchSize") == (
         "paper 4096, tuned 2048 (with name: dqn paper 32, tuned 64; with name: iql, vdn or qmix paper 32, "
-        "tuned 128; for Atari games paper 256, tuned 1024; with name: dqn for Atari games paper 32, tuned 64)"
+        "tuned 128; with name: sac 256; with name: td3 or ddpg paper 100, tuned 256; "
+        "for Atari games paper 256, tuned 1024; with name: dqn for Atari games paper 32, tuned 64; "
+        "with name: sac for Atari games 256; with name: td3 or ddpg for Atari games paper 100, tuned 256)"
     )

@@ -112,7 +112,11 @@ print(json.dumps({
     "gamma": explain("gamma"),
     "enumeration": algorithms["properties"]["name"]["enum"],
     "schema": algorithms["properties"]["hyperparameters"]["properties"]["exploration"],
-    "rules": [rule for rule in algorithms["x-kubernetes-validations"] if "exploration" in rule["fieldPath"]],
+    "rules": [
+        rule
+        for rule in algorithms["x-kubernetes-validations"]
+        if rule["fieldPath"] == ".hyperparameters.exploration"
+    ],
     "class": type(policies.learners[0]).__name__,
     "feed": type(rounds.make(policies, None, None, None, None, asyncio.Event())).__name__,
 }))

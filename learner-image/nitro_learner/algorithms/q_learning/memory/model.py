@@ -22,8 +22,8 @@ from nitro_learner.algorithms.agents.team import TeamMisfit
 from nitro_learner.algorithms.q_learning.batch import Memories, Picked, Places, Transitions
 from nitro_learner.algorithms.q_learning.memory.network import RecurrentQNetwork
 from nitro_learner.algorithms.q_learning.model import QModel
-from nitro_learner.algorithms.q_learning.transitions import Rows, Shape
 from nitro_learner.algorithms.replay.buffer import ReplayBuffer
+from nitro_learner.algorithms.replay.transitions import Rows, Shape
 from nitro_learner.data.batch import Fragment, on_device
 
 _ETA = 0.9

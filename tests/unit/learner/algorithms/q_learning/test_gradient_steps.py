@@ -13,8 +13,8 @@ from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.q_learning.learning import QLearner
 from nitro_learner.algorithms.q_learning.mixers import mixer_of
-from nitro_learner.algorithms.q_learning.transitions import columns_of, rows_of
 from nitro_learner.algorithms.replay.buffer import ReplayBuffer
+from nitro_learner.algorithms.replay.transitions import columns_of, rows_of
 from nitro_learner.data.batch import Fragment
 
 BATCH = 24

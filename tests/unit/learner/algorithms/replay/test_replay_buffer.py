@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from agents_support import agent_class, agents_fragment, team
-from nitro_learner.algorithms.q_learning.transitions import Rows, columns_of, rows_of
 from nitro_learner.algorithms.replay.buffer import ReplayBuffer, corrections
+from nitro_learner.algorithms.replay.transitions import Rows, columns_of, rows_of
 from nitro_learner.data.batch import Fragment
 
 ONE = np.zeros((1, 1), np.int64)

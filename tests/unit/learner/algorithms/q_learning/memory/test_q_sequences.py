@@ -10,7 +10,7 @@ import pytest
 from agents_support import agent_class
 from nitro_learner.algorithms.agents.team import TeamMisfit
 from nitro_learner.algorithms.q_learning.memory.model import priority_errors
-from nitro_learner.algorithms.q_learning.transitions import Shape
+from nitro_learner.algorithms.replay.transitions import Shape
 from recurrent_q_support import SIZE, Watched, learner_of, remembering
 
 ONE = agent_class(agents=2, size=3)

@@ -93,7 +93,7 @@ def rows_of(fragments: Sequence[Fragment], team: Team, columns: Columns, *, stat
     """
     shapes = {fragment.tensors["terminated"].shape for fragment in fragments}
     if len(shapes) != 1:
-        raise ValueError(f"Q-learners need fragments of one shape, got {sorted(shapes)}")
+        raise ValueError(f"replay needs fragments of one shape, got {sorted(shapes)}")
     (shape,) = (Shape(*sizes) for sizes in shapes)
     parts = [_of_fragment(fragment, team, columns, state) for fragment in fragments]
     begins = np.cumsum([0, *(len(part["terminated"]) for part in parts[:-1])])

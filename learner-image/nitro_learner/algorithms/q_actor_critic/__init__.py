@@ -1,0 +1,1 @@
+"""Actor-critics whose critics are Q-functions: SAC, TD3 and DDPG."""
