@@ -4,6 +4,7 @@ import hashlib
 import importlib
 import os
 import sys
+from importlib.machinery import PathFinder
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -94,9 +95,20 @@ def load(entry_point: str, *, image: str = ACTOR_IMAGE, ours: Path = traces.OURS
     try:
         return attrgetter(attribute)(loaded)
     except AttributeError as error:
+        remedy = "correct what stands after the colon"
+        if (taken := _installed_instead(module, loaded)) is not None:
+            remedy = f"{taken} is installed, and goes before the module of the job's code: rename yours"
         raise EnvironmentConfigError(
-            f"entryPoint {entry_point} cannot be loaded ({error}); correct what stands after the colon"
+            f"entryPoint {entry_point} cannot be loaded ({error}); {remedy}"
         ) from error
+
+
+def _installed_instead(module: str, loaded: Any) -> str | None:
+    """The file of an installed module that was imported although the job's code has one of that name."""
+    code, file = os.environ.get("NITRO_CODE"), getattr(loaded, "__file__", None)
+    if not code or file is None or file.startswith(code):
+        return None
+    return file if PathFinder.find_spec(module.partition(".")[0], [code]) is not None else None
 
 
 def _remedy(module: str, missing: str | None, image: str) -> str:

@@ -48,12 +48,13 @@ def test_a_job_waits_for_its_code_and_owns_it_with_others(
         )
         for pod in (learner["spec"]["template"]["spec"], service["spec"]["template"]["spec"]):
             container = pod["containers"][0]
-            mount = next(one for one in container["volumeMounts"] if one["mountPath"] == "/nitro-code")
-            assert mount["readOnly"] is True
+            mount = next(one for one in container["volumeMounts"] if one["name"] == "nitro-code")
+            assert (mount["mountPath"], mount["readOnly"]) == ("/nitro-code.zip", True)
+            assert mount["subPath"] == "code.zip", "without it the kubelet brings changes into running pods"
             volume = next(one for one in pod["volumes"] if one["name"] == mount["name"])
             assert volume["configMap"]["name"] == name
             variables = {one["name"]: one.get("value") for one in container["env"]}
-            assert variables["NITRO_CODE"] == "/nitro-code/code.zip"
+            assert variables["NITRO_CODE"] == "/nitro-code.zip"
             assert variables["NITRO_CODE_SHA256"] == package.digest
         cluster.apply(job("second", environment=MINE, code=package.digest))
         eventually(lambda: cluster.get("job", "second-learner"), what="another job of the same code")

@@ -11,6 +11,7 @@ from operator_support import Object, OperatorProcess, eventually, job
 
 MISSING = 'MountVolume.SetUp failed for volume "maps" : configmap "maps" not found'
 ROOT = 'MountVolume.SetUp failed for volume "api-token" : configmap "kube-root-ca.crt" not found'
+CODE = 'MountVolume.SetUp failed for volume "nitro-code" : configmap "nitro-code-0123456789abcdef" not found'
 CREATING = {"waiting": {"reason": "ContainerCreating"}}
 
 
@@ -51,6 +52,7 @@ def tell(cluster: Cluster, pod: Object, reason: str, message: str) -> None:
     [
         ("FailedMount", MISSING, "Create the Secret, ConfigMap or claim that is missing"),
         ("FailedMount", ROOT, "see whether a ResourceQuota on ConfigMaps leaves it no room"),
+        ("FailedMount", CODE, "Apply what `nitro code` writes"),
         ("FailedCreatePodSandBox", "plugin type=bridge failed", "the node's network"),
     ],
 )

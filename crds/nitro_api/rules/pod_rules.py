@@ -151,7 +151,7 @@ OPERATORS_PATHS = (
     "/dev/shm",
     "/checkpoints",
     "/resume-from",
-    "/nitro-code",
+    "/nitro-code.zip",
     "/etc/nitro",
     "/var/run/secrets/kubernetes.io/serviceaccount",
 )

@@ -13,6 +13,10 @@ PACKAGE_VARIABLE, DIGEST_VARIABLE = "NITRO_CODE", "NITRO_CODE_SHA256"
 """Variables with the package's path and its digest; `nitro_actor.entry_points` reads them."""
 
 
+CODE_PREFIX = "nitro-code-"
+"""Beginning of the ConfigMaps' names."""
+
+
 def config_map_name(digest: str) -> str:
     """The name of the ConfigMap that holds the package with this digest."""
-    return f"nitro-code-{digest[:16]}"
+    return f"{CODE_PREFIX}{digest[:16]}"

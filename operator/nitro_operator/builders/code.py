@@ -4,7 +4,7 @@ from nitro_api.spec.code import DIGEST_VARIABLE, PACKAGE, PACKAGE_VARIABLE, conf
 from nitro_operator.builders.view import JobView
 from nitro_operator.kube.kinds import Object
 
-MOUNT = "/nitro-code"
+MOUNT = "/nitro-code.zip"
 _VOLUME = "nitro-code"
 
 
@@ -17,8 +17,14 @@ def code_volumes(view: JobView) -> list[Object]:
 
 
 def code_mounts(view: JobView) -> list[Object]:
-    """Its mount in the container that imports the code."""
-    return [] if view.spec.code is None else [{"name": _VOLUME, "mountPath": MOUNT, "readOnly": True}]
+    """Its mount in the container that imports the code.
+
+    A file that is mounted by `subPath` stays as it was when the container started, and as it was checked,
+    whatever becomes of the ConfigMap.
+    """
+    if view.spec.code is None:
+        return []
+    return [{"name": _VOLUME, "mountPath": MOUNT, "subPath": PACKAGE, "readOnly": True}]
 
 
 def code_variables(view: JobView) -> list[Object]:
@@ -26,6 +32,6 @@ def code_variables(view: JobView) -> list[Object]:
     if view.spec.code is None:
         return []
     return [
-        {"name": PACKAGE_VARIABLE, "value": f"{MOUNT}/{PACKAGE}"},
+        {"name": PACKAGE_VARIABLE, "value": MOUNT},
         {"name": DIGEST_VARIABLE, "value": view.spec.code},
     ]

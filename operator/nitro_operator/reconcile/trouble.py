@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from nitro_api.spec.code import CODE_PREFIX
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import BEING_TERMINATED, ApiError, over_quota
 from nitro_operator.kube.kinds import EVENT, KNATIVE_KINDS, Kind, Object
@@ -151,6 +152,8 @@ async def hindrance(kube: Kube, pod: Object, who: str) -> Problem | None:
     remedy = (
         "Create the Secret, ConfigMap or claim that is missing, or correct the volume or the node's network"
     )
+    if CODE_PREFIX in message:
+        remedy = "Apply what `nitro code` writes for the code that spec.code names"
     if "kube-root-ca.crt" in message:
         remedy = (
             "Kubernetes makes this ConfigMap in each namespace: see whether a ResourceQuota on ConfigMaps "

@@ -21,6 +21,10 @@ try:
 except Exception as error:
     print(error)
 try:
+    e.load("gymnasium:Mine")
+except Exception as error:
+    print(error)
+try:
     e.load("needs:Thing")
 except Exception as error:
     print(error)
@@ -46,9 +50,10 @@ def run(words: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
 def test_a_package_with_its_digest_is_found_behind_what_is_installed(package: Path) -> None:
     digest = hashlib.sha256(package.read_bytes()).hexdigest()
     said = run(["-c", LOOK], NITRO_CODE=str(package), NITRO_CODE_SHA256=digest, KUBERNETES_SERVICE_HOST="x")
-    first, wrong, missing = said.stdout.splitlines()
+    first, wrong, taken, missing = said.stdout.splitlines()
     assert first.endswith(f" {package}/mine.py")
     assert "correct what stands after the colon" in wrong
+    assert "gymnasium/__init__.py is installed, and goes before the module of the job's code" in taken
     assert f"No module named 'no_such_requirement' ({package}/needs.py:1" in missing
     assert "pack no_such_requirement too, with `nitro code`, or, if it is not yours, install it" in missing
     assert "spec.code brings only your own files" in missing
