@@ -46,3 +46,15 @@ def test_an_environment_that_is_not_here_is_a_sentence(tmp_path: Path) -> None:
     assert shown.returncode == 1
     assert "Traceback" not in shown.stderr
     assert "nowhere:Env cannot be loaded" in shown.stderr
+    assert "nitro plan JOB --from RUN" in shown.stderr
+
+
+def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:
+    for arguments, said in (
+        ([], "give a job file, or runs with --from"),
+        ([write_job(tmp_path), "--return", "3"], "name them with --from"),
+        (["--from", tmp_path / "none"], "no job.yaml in it"),
+    ):
+        shown = nitro("plan", *arguments)
+        assert shown.returncode == 2
+        assert said in shown.stderr

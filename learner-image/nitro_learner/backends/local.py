@@ -188,7 +188,7 @@ class LocalBackend(ActorBackend):
         self._run = run
         self._inherited = inherited
         self._command = list(command)
-        self._size = _processes(spec)
+        self._size = processes_of(spec)
         self._token = secrets.token_urlsafe(32)
         self._environment = json.dumps(spec.environment.to_actor())
         self.client = HttpClient(self._token)
@@ -382,7 +382,8 @@ def harmless(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if _HARMLESS.fullmatch(name)}
 
 
-def _processes(spec: JobSpec) -> int:
+def processes_of(spec: JobSpec) -> int:
+    """Actor processes of a resolved job on this machine."""
     wanted = spec.backend.local.processes if spec.backend.local else None
     if wanted:
         return int(wanted)

@@ -9,6 +9,9 @@ import numpy as np
 
 from nitro_learner.studies.planning.model import Line, Room, RoundShape, Times, makespan, round_time
 
+OUTSIDE = 0.1
+"""Share of the measured rounds that lie below the plan's interval, and above it."""
+
 
 @dataclass(frozen=True)
 class ObservedRound:
@@ -38,12 +41,8 @@ class ObservedRound:
 
 
 def fit(measured: Sequence[ObservedRound], room: Room, rounds: RoundShape, start: float) -> Times:
-    """The times of the model, from rounds that were measured in `room`.
-
-    The first round is left out where there are others: it compiles, and fills caches.
-    """
-    steady = [*measured[1:]] or [*measured]
-    plain = [one for one in steady if not one.evaluation] or steady
+    """The times of the model, from rounds that were measured in `room`, one at least."""
+    plain = [one for one in measured if not one.evaluation] or [*measured]
     fewest = min(one.actors for one in plain)
     full = [one for one in plain if one.actors >= room.places]
     alone = median(one.actor for one in plain if one.actors == fewest)
@@ -64,7 +63,13 @@ def fit(measured: Sequence[ObservedRound], room: Room, rounds: RoundShape, start
     ratios = [
         one.seconds / round_time(bare, one.actors, crowded(room, one.actors), rounds).total for one in plain
     ]
-    return replace(times, low=min(ratios), high=max(ratios))
+    low, high = (float(bound) for bound in np.quantile(ratios, [OUTSIDE, 1 - OUTSIDE]))
+    return replace(times, low=low, high=high)
+
+
+def steady(measured: Sequence[ObservedRound]) -> Sequence[ObservedRound]:
+    """The rounds of a training without its first, which compiles and fills caches, where there are others."""
+    return measured[1:] or measured
 
 
 def crowded(room: Room, actors: int) -> Room:

@@ -39,7 +39,8 @@ class Times:
         detector: a measurement for the scaler; 0 where it asks for none.
         evaluation: an evaluation, all its requests together; 0 where none was measured.
         start: until the first round could begin.
-        low, high: of the measured rounds' seconds, over what this model gives for them, the least and most.
+        low, high: of the measured rounds' seconds over what this model gives for them, the interval that has
+            four fifths of them.
     """
 
     actor: float
@@ -104,6 +105,7 @@ class RoundTime:
         total: its wall time.
         sample: for which actors are needed.
         gap: the rest of it, in which they are not.
+        alone: that sampling would take if nothing held it up.
         work: of an actor on its rollout.
         share: of the round in which a place works.
     """
@@ -111,6 +113,7 @@ class RoundTime:
     total: float
     sample: float
     gap: float
+    alone: float
     work: float
     share: float
 
@@ -122,15 +125,16 @@ def round_time(times: Times, actors: int, room: Room, rounds: RoundShape) -> Rou
     learned = rounds.learned(actors)
     if rounds.overlapping:
         update = times.update.at(learned)
-        slowest = max(learned * (work + times.call) / places, update, (learned * work + update) / room.cores)
-        total = slowest + times.rest
-        return RoundTime(total, total, 0.0, work, min(1.0, learned * work / places / total))
+        alone = learned * (work + times.call) / places
+        total = max(alone, update, (learned * work + update) / room.cores) + times.rest
+        return RoundTime(total, total, 0.0, alone, work, min(1.0, learned * work / places / total))
     slots = makespan(actors, min(rounds.early, actors), times.detector, places, work + times.call)
     sample = max(slots, times.detector, (actors * work + times.detector) / room.cores)
     gap = times.update.at(learned) + times.rest
     late = _late(times, room, rounds, places * sample - actors * work, gap)
     gap += late / rounds.every
-    return RoundTime(sample + gap, sample, gap, work, actors * work / (places * (sample + gap)))
+    alone = makespan(actors, actors, 0.0, places, work + times.call)
+    return RoundTime(sample + gap, sample, gap, alone, work, actors * work / (places * (sample + gap)))
 
 
 def makespan(slots: int, early: int, decided: float, places: int, seconds: float) -> float:

@@ -22,6 +22,7 @@ from nitro_learner.studies.planning.model import (
     round_time,
 )
 from nitro_learner.studies.planning.pods import ASLEEP_VCPU, GapUse, gap_use
+from nitro_learner.studies.planning.runs import Reached
 from nitro_learner.studies.profiling import CORE_MIB
 from nitro_learner.training.stop import Progress, forecast
 
@@ -38,7 +39,7 @@ class PlanChoice:
         seconds: wall clock from the start of actors to the end of the last evaluation.
         dollars: of learner and actors, as the run's ledger would have it.
         round_seconds: of a round, on average.
-        sample_seconds: of it, for which actors are needed.
+        sampling_seconds: that its sampling would take if nothing held it up.
         work: share of the round in which an actor works.
         rounds: until the job's stop.
         env_steps: trained on until then.
@@ -50,7 +51,7 @@ class PlanChoice:
     env_steps: int
     steps_per_second: float
     round_seconds: float
-    sample_seconds: float
+    sampling_seconds: float
     work: float
     seconds: float
     dollars: float
@@ -62,10 +63,12 @@ class Plan:
 
     Attributes:
         choices: by number of actors, and for each of them by backend.
-        low, high: what the measured rounds took at least and at most, over what the model gives for them. The
-            interval of every time and price of the plan.
+        times: of the rounds that were measured; `low` and `high` are the interval of each time and price, as
+            factors.
         start: the number of actors with which the job begins.
         ends_sooner: the fields of spec.stop that may end it sooner, and that no plan knows.
+        target: the return that was asked for.
+        reached: when each of the runs that it is made from reached it.
     """
 
     job: str
@@ -73,6 +76,8 @@ class Plan:
     choices: Sequence[PlanChoice]
     start: int
     ends_sooner: Sequence[str] = ()
+    target: float | None = None
+    reached: Sequence[Reached] = ()
 
     def of(self, backend: Backend, actors: int | None = None) -> PlanChoice:
         """The choice of a backend and of a number of actors, the job's own by default."""
@@ -101,6 +106,14 @@ class Plan:
                 for one in self.choices
             ],
             "endsSooner": list(self.ends_sooner),
+            "return": None
+            if self.target is None
+            else {
+                "target": self.target,
+                "runs": [
+                    {_camel(name): value for name, value in asdict(one).items()} for one in self.reached
+                ],
+            },
         }
 
     @property
@@ -108,15 +121,17 @@ class Plan:
         return [one for one in self.choices if one.backend != "pool"]
 
 
-def make(name: str, spec: JobSpec, times: Times, processes: int) -> Plan:
+def make(
+    name: str, spec: JobSpec, times: Times, processes: int, backends: Sequence[Backend] = BACKENDS
+) -> Plan:
     """The plan of a resolved job.
 
     Args:
-        times: of the rounds that were measured on this machine.
-        processes: actors that work at a time here.
+        times: of the rounds that were measured.
+        processes: actors that work at a time on this machine.
     """
     sizes = numbers(spec.scaling.max_actors, spec.scaling.initial_actors)
-    choices = [choice(spec, times, processes, backend, n) for n in sizes for backend in BACKENDS]
+    choices = [choice(spec, times, processes, backend, n) for n in sizes for backend in backends]
     unknown = {"targetReward": spec.stop.target_reward, "patience": spec.stop.patience}
     sooner = [field for field, value in unknown.items() if value is not None]
     return Plan(name, times, choices, spec.scaling.initial_actors, sooner)
@@ -145,7 +160,7 @@ def choice(spec: JobSpec, times: Times, processes: int, backend: Backend, actors
     steps = rounds.learned(actors) * spec.environment.rollout_length
     count = _rounds(spec.stop, rounds.learned(actors), steps, cost.total, one.total)
     last = final_evaluation(times, room, rounds)
-    ending = RoundTime(last, last, 0.0, 0.0, 0.0)
+    ending = RoundTime(last, last, 0.0, 0.0, 0.0, 0.0)
     end = _cost(spec, backend, ending, GapUse(), actors, _parts(played, rounds.slots))
     start = _start(times, backend)
     around = _around(spec, backend, actors, start)
@@ -156,7 +171,7 @@ def choice(spec: JobSpec, times: Times, processes: int, backend: Backend, actors
         env_steps=count * steps,
         steps_per_second=steps / one.total,
         round_seconds=one.total,
-        sample_seconds=one.sample,
+        sampling_seconds=one.alone,
         work=one.share,
         seconds=start + count * one.total + last,
         dollars=count * cost.total + end.total + around,

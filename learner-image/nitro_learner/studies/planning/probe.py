@@ -12,10 +12,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nitro_actor.processor import cores
 from nitro_api import JobSpec, ResolvedJob
 from nitro_api.costs.ledger import Ledger
 from nitro_learner import scalers
+from nitro_learner.backends.local import processes_of
 from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.scalers import Decision, RoundOutcome, Scaler
 from nitro_learner.studies.planning.fitting import ObservedRound
@@ -115,8 +115,8 @@ def measure(job: ResolvedJob, seconds: float = SECONDS) -> Probe:
 
 async def _measure(job: ResolvedJob, seconds: float) -> Probe:
     most = job.spec.scaling.max_actors
-    processes = min(_processes(job.spec), most)
-    numbers = sorted({1, processes, min(_MOST_WAVES * processes, most)})
+    processes = processes_of(job.spec)
+    numbers = sorted({1, min(processes, most), min(_MOST_WAVES * processes, most)})
     sizes = [numbers[0], *(_REPEATS * numbers), numbers[0]]
     job = _altered(job, every=len(sizes) - 1)
     probe = Probe(processes, len(sizes))
@@ -142,11 +142,6 @@ async def _measure(job: ResolvedJob, seconds: float) -> Probe:
             f"no round of {sizes[0]} actor{'s' * (sizes[0] > 1)} ended within {seconds:.0f} s on this machine"
         )
     return probe
-
-
-def _processes(spec: JobSpec) -> int:
-    given = spec.backend.local.processes if spec.backend.local else None
-    return int(given or cores())
 
 
 def _altered(job: ResolvedJob, every: int) -> ResolvedJob:

@@ -1,8 +1,9 @@
 """A plan for people: its table, and advice of two sentences."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nitro_learner.studies.planning.plan import Backend, Plan, PlanChoice
+from nitro_learner.studies.planning.runs import Reached, chance
 
 NAMES: Mapping[Backend, str] = {
     "local": "this machine",
@@ -10,8 +11,8 @@ NAMES: Mapping[Backend, str] = {
     "lambda": "Lambda",
     "pool": "fixed pool",
 }
-_FLAT = 0.1
-"""Share of a round below which its sampling is hardly worth more actors."""
+_FLAT, _GAIN = 0.1, 1.2
+"""A share of sampling in a round, and a gain in steps a second, below which more actors hardly help."""
 
 
 def table(plan: Plan) -> str:
@@ -34,13 +35,39 @@ def notes(plan: Plan) -> str:
     lines = [
         "cheapest, quickest: for a step of the environment, start and end included; the fixed pool is for "
         "comparison.",
-        f"Times and dollars may be {low:.2f} to {high:.2f} times these: so far were the measured rounds from "
-        "the model.",
+        f"Times and dollars may be {low:.2f} to {high:.2f} times these: between that lay four fifths of the "
+        "measured rounds.",
     ]
+    if plan.target is not None:
+        lines.append(_reached(plan.target, plan.reached))
     if plan.ends_sooner:
         fields = " or ".join(f"spec.stop.{field}" for field in plan.ends_sooner)
         lines.append(f"{fields} may end the run sooner.")
     return "\n".join(lines)
+
+
+def _reached(target: float, runs: Sequence[Reached]) -> str:
+    """When runs reached a return, as the interval of their seeds."""
+    did = [one for one in runs if one.reached]
+    told = f"Return {target:g}: {len(did)} of {len(runs)} runs reached it in an evaluation"
+    if did:
+        numbers = [
+            (f"{one.env_steps:,} steps", clock(one.seconds), f"${one.dollars:.4f}")
+            for one in (min(did, key=_steps), max(did, key=_steps))
+        ]
+        told += ", after " + " to ".join(", ".join(part) for part in numbers[: len(did)])
+    missed = [one for one in runs if not one.reached]
+    if missed:
+        best = [f"{one.best:.4g}" if one.best is not None else "no evaluation" for one in missed]
+        steps = ", ".join(f"{one.env_steps:,}" for one in missed)
+        told += f"; the others had not after {steps} steps (best: {', '.join(best)})"
+    elif len(runs) > 1:
+        told += f". With a probability of {chance(len(runs)):.0%} the median of all seeds lies between"
+    return f"{told}."
+
+
+def _steps(one: Reached) -> int:
+    return one.env_steps
 
 
 def advice(plan: Plan) -> str:
@@ -50,14 +77,16 @@ def advice(plan: Plan) -> str:
 
 def _more_actors(plan: Plan) -> str:
     own = plan.of("knative")
-    share = own.sample_seconds / own.round_seconds
-    where = f"With {_actors(own)} of their own cores, sampling is {share:.0%} of a round"
+    share = min(1.0, own.sampling_seconds / own.round_seconds)
+    where = f"With {_actors(own)} of their own cores, sampling takes {share:.0%} of a round"
     most = plan.of("knative", max(one.actors for one in plan.choices))
     gain = most.steps_per_second / own.steps_per_second
-    if share < _FLAT:
-        return f"{where}: more actors add data to a round, and hardly time; learning is what takes long."
+    if plan.times.detector > own.sampling_seconds:
+        where += f" and the scaler's measurement {plan.times.detector / own.round_seconds:.0%}"
     if most.actors == own.actors:
         return f"{where}."
+    if share < _FLAT and gain < _GAIN:
+        return f"{where}: more actors hardly help, because learning is what takes long."
     return f"{where}, and {_actors(most)} bring {gain:.1f} times the steps a second."
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from nitro_api import JobSpec, load_job, resolve
 from nitro_learner.studies.planning import plan, view
-from nitro_learner.studies.planning.fitting import ObservedRound, fit
+from nitro_learner.studies.planning.fitting import ObservedRound, fit, steady
 from nitro_learner.studies.planning.model import Line, Room, RoundShape, Times, round_time
 from nitro_learner.studies.planning.pods import gap_use
 
@@ -97,7 +97,7 @@ def test_the_times_of_rounds_that_follow_the_model_are_found() -> None:
             ObservedRound(actors, actors, one.total, one.sample, update, 0.0, 0.0, one.work, TIMES.detector)
         )
     measured[0] = replace(measured[0], update=99.0, seconds=120.0)  # it compiles
-    found = fit(measured, room, rounds, TIMES.start)
+    found = fit(steady(measured), room, rounds, TIMES.start)
     assert (found.actor, found.crowded, found.call) == pytest.approx((2.0, 3.0, 0.5))
     assert (found.update.base, found.update.each, found.rest) == pytest.approx((1.0, 0.25, 0.1))
     assert (found.low, found.high) == pytest.approx((1.0, 1.0))
@@ -165,7 +165,7 @@ def test_the_table_marks_the_best_and_says_how_sure_it_is() -> None:
     assert "fixed pool" in shown
     assert "0.90 to 1.20" in view.notes(made)
     assert "spec.stop.targetReward may end the run sooner" in view.notes(made)
-    assert "sampling is 62% of a round" in view.advice(made)
+    assert "sampling takes 45% of a round" in view.advice(made)
     as_json = made.to_dict()
     assert [one["actors"] for one in as_json["choices"]] == [n for n in (1, 2, 4) for _ in range(4)]
     assert sum(one["cheapest"] for one in as_json["choices"]) == 1
