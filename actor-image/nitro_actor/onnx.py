@@ -21,7 +21,10 @@ SKELETON = "skeleton"
 """The tensor with the ONNX file, u8 [n]."""
 PREFIX = "policy.own."
 """How the names of the module's tensors begin in the weights, and in the ONNX file."""
-EXTRA = "install nitro-actor[onnx], or take an actor image made by `make images ACTOR_EXTRAS=onnx`"
+INSTALL = (
+    "in a checkout run pip install './actor-image[onnx]', on a cluster take an actor image made by "
+    "`make images ACTOR_EXTRAS=onnx`"
+)
 
 
 class NoOnnxruntime(wire.WireError):
@@ -99,5 +102,5 @@ def _onnxruntime() -> Any:
     except ModuleNotFoundError as error:
         raise NoOnnxruntime(
             "weights: a network of the user's own (spec.network.entryPoint) needs the package onnxruntime, "
-            f"which this actor lacks; {EXTRA}"
+            f"which this actor lacks; {INSTALL}"
         ) from error

@@ -27,6 +27,20 @@ class Net(nn.Module):
         return (self.last(hidden) / self.scale)[:, self.order]
 
 
+class Perceptron(nn.Module):
+    """The built-in network of type mlp."""
+
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(shape[0], 16), nn.Linear(16, 16)])
+        self.head = nn.Linear(16, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return self.head(x)
+
+
 class Attention(nn.Module):
     """A transformer's layer over the numbers of an observation."""
 

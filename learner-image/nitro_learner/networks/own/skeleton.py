@@ -144,7 +144,7 @@ def exported(module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> byt
     except Exception as error:  # the exporters' own classes have no common one
         reason = traces.cut(_first_lines(error), traces.MOST_SENTENCE // 2)
         raise Unfit(
-            f"forward cannot be exported ({reason}){_raised_at(error, module)}; write it with operators of "
+            f"forward cannot be exported ({reason}){raised_at(error, module)}; write it with operators of "
             "torch whose shapes do not depend on the numbers in a tensor, as torch.export asks for"
         ) from error
     assert made is not None
@@ -244,7 +244,8 @@ def _without_tensors(onnx: Any, model: Any) -> bytes:
 
 def _check_tensors(module: nn.Module) -> None:
     """Make sure that a module's tensors can be trained and sent."""
-    for name, tensor in named_tensors(module).items():
+    tensors = named_tensors(module)
+    for name, tensor in tensors.items():
         if isinstance(tensor, nn.UninitializedParameter | nn.UninitializedBuffer):
             raise Unfit(f"{name} has no shape yet{_place(module)}; give the layer the number of its inputs")
         if isinstance(tensor, nn.Parameter) and tensor.dtype != torch.float32:
@@ -254,6 +255,11 @@ def _check_tensors(module: nn.Module) -> None:
             raise Unfit(f"{name} is {tensor.dtype}{_place(module)}; buffers can be {wire.dtypes()}")
         if not wire.nameable(f"{played.PREFIX}{name}"):
             raise Unfit(f"{traces.shown(name)} is too long a name{_place(module)}; give it a shorter one")
+    if (size := sum(tensor.nbytes for tensor in tensors.values())) > wire.MAX_BYTES:
+        raise Unfit(
+            f"it has {size / 2**20:.0f} MiB of tensors{_place(module)}, and a message may have "
+            f"{wire.MAX_BYTES // 2**20}; make it smaller"
+        )
 
 
 def _called(module: nn.Module, observations: Tensor) -> Any:
@@ -261,7 +267,7 @@ def _called(module: nn.Module, observations: Tensor) -> Any:
         return module(observations)
     except Exception as error:
         raise Unfit(
-            f"forward raised {traces.words(error)}{_raised_at(error, module)} for observations "
+            f"forward raised {traces.words(error)}{raised_at(error, module)} for observations "
             f"[{', '.join(map(str, observations.shape))}]; correct it"
         ) from error
 
@@ -284,7 +290,7 @@ def _first_lines(error: BaseException) -> str:
     return f"{type(cause).__name__}: {text}"
 
 
-def _raised_at(error: BaseException, module: nn.Module) -> str:
+def raised_at(error: BaseException, module: nn.Module) -> str:
     """The line of the user's code that raised an error, or where its class is, as the end of a message."""
     file = _file(type(module))
     chain: BaseException | None = error

@@ -138,5 +138,5 @@ def test_an_actor_without_onnxruntime_says_which_extra_it_lacks(monkeypatch: pyt
     played._onnxruntime.cache_clear()
     with pytest.raises(played.NoOnnxruntime) as refused:
         played.session(b"", {})
-    assert "nitro-actor[onnx]" in str(refused.value)
+    assert "./actor-image[onnx]" in str(refused.value)
     assert "ACTOR_EXTRAS=onnx" in str(refused.value)
