@@ -7,7 +7,7 @@ DIGESTS=scripts/digests.env                # written by scripts/digests; without
 : "${TORCH_INDEX:=}"                       # package index with CPU builds of torch; with it there is the image nitro-learner-cpu
 : "${LEARNERS:=cuda${TORCH_INDEX:+ cpu}}"  # learner images to build: cuda is nitro-learner, cpu is nitro-learner-cpu
 : "${LEARNER_EXTRAS:=}"                    # extras that get learner images of their own: "rllib experiments,mlflow" for nitro-learner-rllib and nitro-learner-experiments-mlflow
-: "${ACTOR_EXTRAS:=}"                      # and an actor image: ACTOR_EXTRAS=smax for nitro-actor-smax
+: "${ACTOR_EXTRAS:=}"                      # and an actor image: ACTOR_EXTRAS="smax onnx" for nitro-actor-smax and nitro-actor-onnx
 : "${RELEASE:=nitro}"
 : "${NAMESPACE:=nitro-system}"
 : "${HELM_ARGS:=}"                         # more arguments of `helm upgrade`, as one word list

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nitro_actor import wire
+from nitro_actor import onnx, wire
 from nitro_actor.convolution import Convolution, Shape
 from nitro_actor.matmul import Floats, product
 from nitro_actor.scratch import Scratch
@@ -122,7 +122,11 @@ class Conv:
         return self._dense(images.transpose(0, 3, 1, 2))
 
 
-NETWORKS: dict[str, type[Mlp] | type[Conv]] = {"mlp": Mlp, "conv": Conv}
+NETWORKS: dict[str, type[Mlp] | type[Conv] | type[onnx.OnnxNetwork]] = {
+    "mlp": Mlp,
+    "conv": Conv,
+    onnx.KIND: onnx.OnnxNetwork,
+}
 
 
 def linear(tensors: Tensors, name: str) -> tuple[Floats, Floats]:

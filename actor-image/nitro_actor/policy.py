@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_actor import masks, wire
+from nitro_actor import masks, onnx, wire
 from nitro_actor.actions import (
     SQUASHED,
     ActionSpace,
@@ -275,7 +275,8 @@ def check(weights: PolicyWeights, agents: AgentClass) -> None:
         raise wire.WireError(f"weights: network {kind!r}; policies of several agents are 'mlp'")
     if kind not in NETWORKS:
         raise wire.WireError(f"weights: network {network!r} is unknown; known kinds: {sorted(NETWORKS)}")
-    _check_layers(network)
+    if kind != onnx.KIND:
+        _check_layers(network)
     ids = network.get("agentIds")
     if ids is not None and ids != len(agents.agents):
         raise wire.WireError(
@@ -302,7 +303,11 @@ def head_parameters(network: Mapping[str, Any], width: int, actions: ActionSpace
     """
     expected, width = memory_parameters(network, width)
     one_std = actions.head == "gaussian" and network.get("logStd") != "state"
-    expected |= linear_parameters("policy.head", width, actions.outputs if one_std else actions.parameters)
+    outputs = actions.outputs if one_std else actions.parameters
+    if network.get("kind") != onnx.KIND:
+        expected |= linear_parameters("policy.head", width, outputs)
+    elif width != outputs:
+        raise wire.WireError(f"weights: outputs {width}, but the actions need {outputs}")
     if one_std:
         expected["policy.log_std"] = wire.TensorSpec("float32", (actions.outputs,))
     return expected, width

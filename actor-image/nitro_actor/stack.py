@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from nitro_actor import onnx
 from nitro_actor.actions import LOG_STD_RANGE, Continuous, policy_space
 from nitro_actor.matmul import Floats
 from nitro_actor.memory import Gru, memory_size
@@ -48,7 +49,8 @@ class Stack:
         seen = (shape[0] + self._ids,) if self._ids else shape
         self._network = NETWORKS[network["kind"]](network, tensors, seen)
         self._gru = Gru(tensors) if memory_size(network) else None
-        self._head = linear(tensors, "policy.head")
+        # What a network of the user's own gives are the head's outputs.
+        self._head = None if network["kind"] == onnx.KIND else linear(tensors, "policy.head")
         self._value = linear(tensors, "policy.value") if network.get("dueling") else None
         # The log std is clamped once if it is a parameter, and in every distribution if it depends on the
         # state.
@@ -118,9 +120,13 @@ class Stack:
 
     def _write(self, features: Floats, out: Floats) -> None:
         """Write distributions [..., P]."""
-        weight, bias = self._head
-        width = weight.shape[-1]
-        np.add(features @ weight, bias, out=out if width == self._parameters else out[..., :width])
+        if self._head is None:
+            width = features.shape[-1]
+            out[..., :width] = features
+        else:
+            weight, bias = self._head
+            width = weight.shape[-1]
+            np.add(features @ weight, bias, out=out if width == self._parameters else out[..., :width])
         if self._value is not None:
             weight, bias = self._value
             out -= out.mean(axis=-1, keepdims=True)
@@ -137,4 +143,9 @@ def shape_of(weights: PolicyWeights) -> tuple[Any, ...]:
     """The properties that policies must have in common to be stacked."""
     network = weights.network
     described = (network.get(name) for name in ("activation", "head", "dueling", "agentIds", "logStd"))
-    return (tuple(network["hidden"]), memory_size(network), *described, tuple(sorted(weights.tensors)))
+    return (
+        tuple(network.get("hidden", ())),
+        memory_size(network),
+        *described,
+        tuple(sorted(weights.tensors)),
+    )

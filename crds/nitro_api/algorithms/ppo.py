@@ -60,4 +60,5 @@ RECORD = AlgorithmRecord(
     presets=presets(_USUAL, atari=_ATARI, conv=_CONV),
     tensors=frozenset(["log_probs", "distribution"]),
     recurrent=True,
+    own_network=True,
 )

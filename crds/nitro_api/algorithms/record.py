@@ -105,6 +105,7 @@ class AlgorithmRecord:
         agents: whether its environments have one agent or several.
         common_reward: whether it needs one reward that all of its agents get.
         recurrent: whether its policies may have a recurrent layer.
+        own_network: whether its policies may be modules of the user's own.
         rules: its further rules on spec.algorithm.
     """
 
@@ -119,6 +120,7 @@ class AlgorithmRecord:
     agents: Agents = "one"
     common_reward: bool = False
     recurrent: bool = False
+    own_network: bool = False
     rules: tuple[Rule, ...] = ()
 
 

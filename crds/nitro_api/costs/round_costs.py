@@ -10,11 +10,11 @@ _ROUND_SECONDS = 0.1
 """Seconds of a round apart from sampling and update."""
 _ACTOR_SECONDS = 0.05
 """Seconds of an invocation apart from its steps."""
-_STEP_SECONDS = {"mlp": 1.2e-4, "conv": 6e-4}
+_STEP_SECONDS = {"mlp": 1.2e-4, "conv": 6e-4, "own": 1.2e-4}
 """Seconds of an environment step with its policy, by type of network: Hopper's and SpaceInvaders'."""
-_SAMPLE_SECONDS = {"mlp": 6.3e-6, "conv": 9e-4}
+_SAMPLE_SECONDS = {"mlp": 6.3e-6, "conv": 9e-4, "own": 6.3e-6}
 """Seconds of one sample in one epoch of PPO's update on one core."""
-_GPU_STEP_SECONDS = {"mlp": 1.4e-3, "conv": 4e-3}
+_GPU_STEP_SECONDS = {"mlp": 1.4e-3, "conv": 4e-3, "own": 1.4e-3}
 """Seconds of one gradient step on a GPU (an H200), whatever its samples: most of it goes to starting the
 kernels. docs/performance.md has the measurements; of images only minibatches of 256 were measured."""
 _MOST = 1e6

@@ -69,6 +69,7 @@ UNTYPED = (
     ("spec", "environment", "kwargs"),
     ("spec", "algorithm", "settings"),
     ("spec", "scaling", "settings"),
+    ("spec", "network", "settings"),
 )
 """The fields in which a float stays a float: their values go to a constructor that is not ours. All others
 have a type, RLlib's settings too, so 2.0 and 2 mean the same there."""

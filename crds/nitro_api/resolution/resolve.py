@@ -100,8 +100,11 @@ def _resolve_environment(spec: GivenSpec) -> None:
         _fill(environment, "atari", Atari())
     _fill(environment, "frameStack", 4 if environment.is_atari else 1)
     _fill(environment, "clipRewards", environment.is_atari)
-    conv = environment.is_atari or spec.network.conv_layers is not None
-    _fill(spec.network, "type", "conv" if conv else "mlp")
+    network = spec.network
+    conv = environment.is_atari or network.conv_layers is not None
+    _fill(network, "type", "own" if network.entry_point else "conv" if conv else "mlp")
+    if network.type == "own":
+        _fill(network, "hiddenSizes", [])
 
 
 def preset_of(spec: GivenSpec) -> dict[str, Any]:

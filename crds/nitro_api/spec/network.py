@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from nitro_api.base import Model
+from nitro_api.spec.free_json import FreeJson, with_floats
 
-NetworkType = Literal["mlp", "conv"]
+NetworkType = Literal["mlp", "conv", "own"]
 Units = Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(max_length=8)]
 Activation = Literal["tanh", "relu"]
 LogStd = Literal["state", "parameter"]
@@ -49,8 +50,9 @@ class GivenNetwork(Model):
     type: NetworkType | None = None
     """`mlp`: hidden layers alone, on the observation as one vector. `conv`: convolutions, then hidden layers;
     the observation must be an image, [height, width] or [height, width, channels]. Pixels of uint8 are
-    divided by 255, unless they are normalised. Default: conv for Atari games (ids that begin with ALE/) and
-    where convLayers is given, otherwise mlp."""
+    divided by 255, unless they are normalised. `own`: a module of yours, which entryPoint names. Default: own
+    with entryPoint, conv for Atari games (ids that begin with ALE/) and where convLayers is given, otherwise
+    mlp."""
 
     conv_layers: Annotated[list[ConvLayer], Field(min_length=1, max_length=8)] | None = None
     """Convolutions, the first one first. Only with type: conv. Default: with `paper` the Nitro paper's, 16
@@ -58,8 +60,8 @@ class GivenNetwork(Model):
     `tuned` those of Mnih et al. (2015), 32 of 8 x 8 with stride 4, 64 of 4 x 4 with stride 2, 64 of 3 x 3."""
 
     hidden_sizes: Units | None = None
-    """Units of each hidden layer; with type: conv those behind the convolutions, which may be none. Default:
-    the preset's."""
+    """Units of each hidden layer; with type: conv those behind the convolutions, which may be none. None with
+    type: own. Default: the preset's."""
 
     activation: Activation | None = None
     """Activation of all layers but the last. Default: the preset's."""
@@ -72,6 +74,22 @@ class GivenNetwork(Model):
     """A recurrent layer behind the hidden layers of the policy, and one behind those of its critic. With it
     actions may depend on earlier observations of the episode. Only with type: mlp, and with the algorithms
     ppo, ippo, mappo, iql, vdn and qmix. Default: none, actions depend on the present observation alone."""
+
+    entry_point: Annotated[str, Field(min_length=3, max_length=253)] | None = None
+    """Network of your own as `module:Class`, a torch.nn.Module. The learner makes it from an observation's
+    shape and the number of outputs; the actors play it without torch, and need onnxruntime. The module must
+    be importable in the learner's image. Only with algorithm ppo. Default: none."""
+
+    critic_entry_point: Annotated[str, Field(min_length=3, max_length=253)] | None = None
+    """The critic's module, made with one output. Only with entryPoint. Default: entryPoint."""
+
+    settings: (
+        Annotated[dict[str, Any], Field(max_length=64), FreeJson(levels=2), AfterValidator(with_floats)]
+        | None
+    ) = None
+    """Keyword arguments of both modules, behind the shape and the number of outputs: any JSON of at most 2
+    levels of mappings and lists, settings itself the first. The API server stores 1.0 as 1; {$float: 1}
+    arrives as 1.0 everywhere. Only with entryPoint. Default: none."""
 
     @property
     def memory_size(self) -> int:

@@ -123,6 +123,11 @@ class PoliciesWithCritics(Generic[Shape]):
         critic = {f"critic.{name}": value for name, value in self.critic.views(critics).items()}
         return (free | policy if self.alone else policy | free) | critic
 
+    def sent(self, parameters: Tensor) -> dict[str, Tensor]:
+        """What actors need of the policies, by its name in the weights container, each [P, *shape]."""
+        named = self.named(parameters)
+        return {name: value for name, value in named.items() if name.startswith("policy.")}
+
     def head(self, output: Tensor, log_std: Tensor | None, available: Tensor | None) -> Tensor:
         """The action distributions' parameters [P * B, .], the wire's `distribution`.
 

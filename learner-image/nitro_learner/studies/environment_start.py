@@ -13,7 +13,7 @@ from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_api import FieldError, JobInvalid, JobSpec
 from nitro_learner.run.check_listener import EnvironmentCheck
 from nitro_learner.run.checking import job_fit
-from nitro_learner.studies import environment_ids
+from nitro_learner.studies import environment_ids, own_start
 
 if TYPE_CHECKING:
     from nitro_learner.run.checking.report import Report
@@ -48,18 +48,20 @@ def check(spec: JobSpec, *, elsewhere: bool = False) -> Notes:
         return Notes()
     report = EnvironmentCheck(spec.environment, CHECK_SECONDS).final_report()
     path, value = named(spec)
-    elsewhere = elsewhere or own_pods(spec)
+    of_cluster, elsewhere = elsewhere, elsewhere or own_pods(spec)
     if report.environment is None:
         if elsewhere:
             return Notes([f"{path}: on this machine {report.error}"])
         raise JobInvalid([FieldError(path, value, report.error)])
     _fit(spec, report.environment)
+    own_network = own_start.check_network(spec, report.environment, elsewhere=of_cluster)
     if report.faults and not elsewhere:
         raise JobInvalid([FieldError(path, value, fault) for fault in report.faults])
     told = [*(f"on this machine {fault}" for fault in report.faults), *report.warnings, *report.gaps()]
     fits = job_fit.warnings(report.environment, spec)
     return Notes(
-        [*(f"{path}: {text}" for text in told), *fits], [f"{path}: {text}" for text in report.remarks]
+        [*(f"{path}: {text}" for text in told), *fits, *own_network],
+        [f"{path}: {text}" for text in report.remarks],
     )
 
 

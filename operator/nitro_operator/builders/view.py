@@ -33,7 +33,7 @@ class JobView:
     """The object from the API: what it is, and its metadata."""
     spec: JobSpec
     """Resolved: every default is filled in. The values in environment.kwargs, algorithm.rllib and the
-    settings of algorithm and scaling are left out."""
+    settings of algorithm, scaling and network are left out."""
     config: Config
     environment: str
     """The actor's configuration of its environment, with environment.kwargs, as JSON."""
@@ -49,12 +49,18 @@ class JobView:
         """
         named = {name: job[name] for name in ("apiVersion", "kind", "metadata")}
         kwargs = dict.fromkeys(spec.environment.kwargs)
-        given = spec.algorithm.rllib, spec.algorithm.settings, spec.scaling.settings
-        rllib, learning, scaling = (None if values is None else dict.fromkeys(values) for values in given)
+        given = (
+            spec.algorithm.rllib,
+            *(part.settings for part in (spec.algorithm, spec.scaling, spec.network)),
+        )
+        rllib, learning, scaling, network = (
+            None if values is None else dict.fromkeys(values) for values in given
+        )
         small = {
             "environment": spec.environment.model_copy(update={"kwargs": kwargs}),
             "algorithm": spec.algorithm.model_copy(update={"rllib": rllib, "settings": learning}),
             "scaling": spec.scaling.model_copy(update={"settings": scaling}),
+            "network": spec.network.model_copy(update={"settings": network}),
         }
         environment = json.dumps(spec.environment.to_actor(), sort_keys=True)
         secret = credentials or names.credentials(job["metadata"]["name"], job["metadata"]["uid"])

@@ -17,6 +17,7 @@ ANY_JSON = (
     ("algorithm", "rllib"),
     ("algorithm", "settings"),
     ("scaling", "settings"),
+    ("network", "settings"),
 )
 """Fields of a job's spec that take any JSON. As Python's objects they may need twenty times the memory."""
 

@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 
 TOO_DEEP = (
     f"spec has objects or lists nested more than {SPEC_LEVELS} levels deep, probably in "
-    "spec.environment.kwargs, spec.algorithm.rllib or settings, or spec.scaling.settings. Remedy: nest less "
-    "deeply, in a new job."
+    "spec.environment.kwargs, spec.algorithm.rllib, or settings of spec.algorithm, scaling or network. "
+    "Remedy: nest less deeply, in a new job."
 )
 
 REMEDY = (

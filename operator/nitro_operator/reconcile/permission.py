@@ -57,6 +57,7 @@ def other_code(spec: JobSpec) -> Problem | None:
     for name, entry_point, ours in (
         ("scaling", spec.scaling.entry_point, "scaling.scaler is one of Nitro's"),
         ("algorithm", spec.algorithm.entry_point, "algorithm is one of Nitro's"),
+        ("network", spec.network.entry_point, "network has Nitro's own layers"),
     ):
         if entry_point is not None:
             return _forbidden(
@@ -66,7 +67,7 @@ def other_code(spec: JobSpec) -> Problem | None:
     if spec.code is not None:
         return _forbidden(
             "spec.code brings modules of the job's author",
-            "create a job without it whose environment, algorithm and scaler are in the images",
+            "create a job without it whose environment, network, algorithm and scaler are in the images",
         )
     for part, pod in (("actor", spec.actor), ("learner", spec.learner)):
         for field, given in (("env", pod.env), ("volumes", pod.volumes)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from nitro_learner.algorithms.ppo.team import FeedForward, FeedForwardPasses
 from nitro_learner.algorithms.updates import stream
 from nitro_learner.networks.actor_critic import ActorCritic, PoliciesWithCritics, StackedShape, chunk_size
 from nitro_learner.networks.architecture import network_of
+from nitro_learner.networks.own.actor_critic import OwnActorCritic
 
 
 class AlonePasses(FeedForwardPasses):
@@ -41,7 +43,18 @@ class Alone(FeedForward):
     standardises_twice = True  # as in all runs of one agent
 
     def network(self, agent_class: AgentClass) -> ActorCritic:
-        return network_of(self._team.network, agent_class, self._team.environment.id)
+        return self._own or network_of(self._team.network, agent_class, self._team.environment.id)
+
+    def description(self, agent_class: AgentClass) -> dict[str, Any]:
+        return self._own.description if self._own else super().description(agent_class)
+
+    @cached_property
+    def _own(self) -> OwnActorCritic | None:
+        """The networks, where they are modules of the user's own."""
+        network, normalised = self._team.network, self.settings.normalise_observations
+        if not network.entry_point:
+            return None
+        return OwnActorCritic(network, self._team.classes[0], normalised=normalised, device=self._device)
 
     def passes(
         self, network: ActorCritic, parameters: Tensor, c: Coefficients, kl: Sequence[float] | Tensor
@@ -73,6 +86,8 @@ class Alone(FeedForward):
         return {agent: [agent]}, {agent: state}
 
     def _described(self) -> dict[str, Any]:
+        if self._own:
+            return self._own.identity
         (agent_class,) = self._team.classes
         return self.description(agent_class)
 

@@ -262,7 +262,7 @@ class Model(ABC, Generic[Network, Data]):
         the same."""
         raw = rollouts.observations(when)
         own = raw if policy.observations is None else policy.observations(raw)
-        if self._team.network.type != "conv":
+        if self._team.network.type == "mlp":
             own = vectors(own)
         identity = [rollouts.identities(len(own))] if self._team.agent_ids else []
         own = _beside(own, *identity)

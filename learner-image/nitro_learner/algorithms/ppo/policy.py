@@ -102,8 +102,7 @@ class AgentPolicy:
         """
         tensors = {
             name: value[0].detach().cpu().numpy().copy()
-            for name, value in network.named(self.parameters[None]).items()
-            if name.startswith("policy.")
+            for name, value in network.sent(self.parameters[None]).items()
         }
         if self.observations is None:
             return PolicyWeights(dict(description), tensors, None)

@@ -98,15 +98,16 @@ def test_a_float_that_a_cluster_would_not_see_is_told(tmp_path: Path) -> None:
     assert lost_points(path, ["spec.environment.kwargs=null"]) == []
 
 
-def test_floats_of_a_scalers_settings_arrive_as_floats(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", ["scaling", "network"])
+def test_floats_of_the_settings_of_ones_own_part_arrive_as_floats(part: str, tmp_path: Path) -> None:
     given = (
-        "spec.scaling={entryPoint: 'mine:Plateau', settings: {weight: 1.0, marked: {$float: 2}, patience: 3}}"
+        f"spec.{part}={{entryPoint: 'mine:Part', settings: {{weight: 1.0, marked: {{$float: 2}}, steps: 3}}}}"
     )
     job = load_job(JOB, ["spec.environment.kwargs=null", given])
-    wanted = {"weight": 1.0, "marked": 2.0, "patience": 3}
-    assert same(resolve(job).spec.scaling.settings, wanted)
-    assert same(resolve(load_job(resolve(job).to_yaml())).spec.scaling.settings, wanted)
+    wanted = {"weight": 1.0, "marked": 2.0, "steps": 3}
+    for read in (job, load_job(resolve(job).to_yaml())):
+        assert same(getattr(resolve(read).spec, part).settings, wanted)
     path = tmp_path / "job.yaml"
     path.write_text(JOB)
     (told,) = lost_points(path, ["spec.environment.kwargs=null", given])
-    assert told.startswith("spec.scaling.settings.weight: on a cluster 1.0 is 1, because kubectl and ")
+    assert told.startswith(f"spec.{part}.settings.weight: on a cluster 1.0 is 1, because kubectl and ")

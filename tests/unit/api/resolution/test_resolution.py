@@ -404,3 +404,11 @@ def test_an_entry_point_alone_makes_the_scaler_ones_own() -> None:
     assert resolve(job("spec.scaling.entryPoint=mine:Plateau")).spec.scaling.settings is None
     used = "spec.scaling={entryPoint: 'mine:P', maxActors: 9, window: 9, mode: noise, decay: 0.5}"
     assert warnings(job(used)) == [], "it may read all of them"
+
+
+def test_an_entry_point_alone_makes_the_network_ones_own() -> None:
+    resolved = resolve(job("spec.network={entryPoint: 'mine.networks:Net', settings: {width: 3}}"))
+    network = resolved.spec.network
+    assert (network.type, network.hidden_sizes, network.settings) == ("own", [], {"width": 3})
+    assert resolve(load_job(resolved.to_yaml())).to_dict() == resolved.to_dict()
+    assert network.critic_entry_point is None, "it is the policy's"

@@ -25,13 +25,17 @@ def test_fields_that_take_any_json_are_kept_as_text_and_come_back() -> None:
     kwargs = {"rows": [{"x": 0.1, "y": []}], "text": "ä", "none": None, "deep": deep}
     own = {"entryPoint": "mine:Plateau", "settings": {"weight": 0.5}}
     job = make_job(
-        environment={"id": "A-v0", "kwargs": kwargs}, algorithm={"rllib": {"lr": 1e-4}, **own}, scaling=own
+        environment={"id": "A-v0", "kwargs": kwargs},
+        algorithm={"rllib": {"lr": 1e-4}, **own},
+        scaling=own,
+        network=own,
     )
     kept = slim(TRAINING_JOB, job)
     assert isinstance(kept["spec"]["environment"]["kwargs"], bytes)
     assert isinstance(kept["spec"]["algorithm"]["rllib"], bytes)
     assert isinstance(kept["spec"]["algorithm"]["settings"], bytes)
     assert isinstance(kept["spec"]["scaling"]["settings"], bytes)
+    assert isinstance(kept["spec"]["network"]["settings"], bytes)
     assert whole_spec(kept) == job["spec"]
     assert whole_spec(job) == job["spec"]
 

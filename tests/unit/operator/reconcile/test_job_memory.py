@@ -82,7 +82,7 @@ def test_a_module_to_import_is_refused_where_the_platform_forbids_it(
     assert (allowed.not_allowed, allowed.invalid) == (None, None)
 
 
-@pytest.mark.parametrize("block", ["scaling", "algorithm"])
+@pytest.mark.parametrize("block", ["scaling", "algorithm", "network"])
 def test_other_code_of_ones_own_is_refused_where_the_platform_forbids_entry_points(block: str) -> None:
     job = make_job(**{block: {"entryPoint": "os:system"}})
     memory = JobMemory("uid", PodMeter())
