@@ -1,8 +1,10 @@
 """The learner's numerics on one core, against the same computation in plain PyTorch, interleaved in one run.
 
     python tests/benchmarks/bench_learner.py [epochs gradients detector images off-policy]
+    python tests/benchmarks/bench_learner.py --device cuda
 
-Prints a Markdown table: wall time (median, least), CPU time (median), and the gain over plain PyTorch.
+Prints a Markdown table: wall time (median, least), CPU time (median), and the gain over plain PyTorch. With
+`--device cuda`: updates and the detector on a GPU, as `gpu_steps.py` measures them.
 """
 
 import argparse
@@ -19,6 +21,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+import gpu_steps
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -51,6 +54,7 @@ from nitro_learner.algorithms.ppo.learning import Ppo, parted
 from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.algorithms.ppo.samples import Samples
 from nitro_learner.boosting.detector import Detector, transitions
+from nitro_learner.data.batch import Fragment
 
 SAMPLES = 8192
 
@@ -58,7 +62,7 @@ SAMPLES = 8192
 class Plain:
     """PPO's gradient step as it is usually written: PyTorch's modules, autograd and Adam."""
 
-    def __init__(self, algorithm: Ppo) -> None:
+    def __init__(self, algorithm: Ppo, device: str = "cpu") -> None:
         policy = module_of(algorithm).policy
         self.settings, self.state_log_std = algorithm.settings, not hasattr(policy, "log_std")
         hidden = len(policy.get_parameter("layers.0.bias"))
@@ -72,8 +76,8 @@ class Plain:
                 nn.Linear(hidden, outputs),
             )
 
-        self.policy, self.critic = mlp(6 if self.state_log_std else 3), mlp(1)
-        self.log_std = nn.Parameter(torch.zeros(3))
+        self.policy, self.critic = mlp(6 if self.state_log_std else 3).to(device), mlp(1).to(device)
+        self.log_std = nn.Parameter(torch.zeros(3, device=device))
         self.parameters = [*self.policy.parameters(), *self.critic.parameters(), self.log_std]
         self.optimiser = torch.optim.Adam(self.parameters, lr=self.settings.learning_rate)
 
@@ -304,6 +308,19 @@ def off_policy() -> None:
     print(f"| IMPACT, a pass over a batch of 4096, `paper` | {times} | | | | |", flush=True)
 
 
+def plain_epoch(algorithm: Ppo, fragments: list[Fragment], device: str) -> Callable[[], None]:
+    """A function that trains an epoch in plain PyTorch."""
+    plain, data = Plain(algorithm, device), samples_of(algorithm, fragments)
+    _, minibatches = parted(data, algorithm.settings, twice=True)
+    generators = [torch.Generator().manual_seed(0)]
+
+    def epoch() -> None:
+        for minibatch in minibatches(generators):
+            plain.step(minibatch)
+
+    return epoch
+
+
 PARTS: dict[str, Callable[[], None]] = {
     "epochs": epochs,
     "gradients": gradients,
@@ -316,7 +333,9 @@ PARTS: dict[str, Callable[[], None]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}; default: all")
-    parts = parser.parse_args().parts or PARTS
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    arguments = parser.parse_args()
+    parts = arguments.parts or PARTS
     torch.set_num_threads(1)
     model = next(
         (
@@ -328,6 +347,10 @@ def main() -> None:
     )
     print(f"{model}, {os.cpu_count()} CPUs, one thread; Python {platform.python_version()}, ", end="")
     print(f"PyTorch {torch.__version__}, NumPy {np.__version__}; load {os.getloadavg()[0]:.1f}\n")
+    if arguments.device == "cuda":
+        print(f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}\n")
+        gpu_steps.table("cuda", partial(plain_epoch, device="cuda"))
+        return
     print("| ms | wall | least | CPU | plain: wall | least | CPU | faster |")
     print("|---|---|---|---|---|---|---|---|")
     for name in parts:

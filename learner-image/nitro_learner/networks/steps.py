@@ -90,18 +90,18 @@ class CudaRecorder:
 class Graphs:
     """Whether the steps of one thread on a GPU are captured: until one of them cannot be."""
 
-    def __init__(self, recorder: Recorder, what: str) -> None:
+    def __init__(self, recorder: Recorder | None, what: str) -> None:
         """
         Args:
-            recorder: captures them.
+            recorder: captures them; None to call each of them.
             what: the step in a message, such as "A gradient step".
         """
-        self._recorder: Recorder | None = recorder
+        self._recorder = recorder
         self._what = what
 
     @property
     def recorder(self) -> Recorder | None:
-        """None after a capture has failed."""
+        """None where steps are called, as after a capture that failed."""
         return self._recorder
 
     def give_up(self, error: RuntimeError) -> None:

@@ -3,83 +3,25 @@ sizes, learning rates and KL penalties. A stand-in on the CPU records them (see 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
-from agents_support import agent_class, agents_fragment, team
-from learner_support import HOPPER, fragment, job, learner_of
 from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.weights import DEFAULT_POLICY
-from nitro_api.spec.network import Recurrent
 from nitro_learner.algorithms.ppo import learning
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.steps import Graphs
 from recorded_steps import Recorded, by_torch
-
-RATE = 2**-8
-"""Rounded to float32, as a graph reads it, this rate and the annealed ones stay what they are."""
-
-MEMORY = 4
-
-Round = list[Fragment]
+from step_rounds import agents, hopper, of_agents, of_hopper, same
 
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
     by_torch(monkeypatch)
     return Recorded()
-
-
-def of_hopper(preset: str) -> Ppo:
-    settings = {"minibatchSize": 40, "epochs": 2, "learningRate": RATE, "learningRateAnneal": True}
-    named = {f"algorithm__hyperparameters__{name}": value for name, value in settings.items()}
-    learner = learner_of(job(preset, network__hiddenSizes=[8], **named).spec, HOPPER)
-    assert isinstance(learner, Ppo)
-    learner.begin_round(1, 4)
-    return learner
-
-
-def hopper(sizes: Sequence[int]) -> list[Round]:
-    """Rounds of so many fragments of 64 steps, with minibatches of 32 to 40."""
-    return [[fragment(slot, seed=k) for slot in range(size)] for k, size in enumerate(sizes)]
-
-
-def of_agents(algorithm: str, *, memory: bool = False) -> Ppo:
-    """Three agents, some of which die; each policy has a KL penalty that changes."""
-    settings = {"minibatch_size": 16, "epochs": 2, "kl_coefficient": 0.25}
-    settings |= {"learning_rate": RATE, "learning_rate_anneal": True}
-    made = team(agent_class(masked=True), algorithm=algorithm, hidden=[8], rounds=4)
-    made = replace(made, settings=made.settings.model_copy(update=settings))
-    if memory:
-        network = made.network.model_copy(update={"recurrent": Recurrent(hidden_size=MEMORY)})
-        made = replace(made, network=network)
-    return Ppo(made)
-
-
-def agents(sizes: Sequence[int]) -> list[Round]:
-    masked = agent_class(masked=True)
-    rounds = [
-        [agents_fragment(masked, slot=slot, seed=k, deaths=0.05) for slot in range(size)]
-        for k, size in enumerate(sizes)
-    ]
-    for fragments in rounds:
-        for part in fragments:
-            part.by_class[masked.name]["memory"] = np.zeros((2, 3, MEMORY), np.float32)
-    return rounds
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two states are equal to the bit."""
-    pairs = zip(tree_leaves(one), tree_leaves(other), strict=True)
-    return all(torch.equal(a, b) if isinstance(a, Tensor) else str(a) == str(b) for a, b in pairs)
 
 
 @pytest.mark.slow
@@ -94,7 +36,7 @@ def same(one: Any, other: Any) -> bool:
     ids=["ppo", "ippo", "mappo", "memory"],
 )
 def test_replayed_steps_learn_what_called_steps_learn(
-    make: Callable[[], Ppo], rounds: list[Round], recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], Ppo], rounds: list[list[Fragment]], recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called = make()
     monkeypatch.setattr(learning, "graphs_on", lambda *names: Graphs(recorded, *names[1:]))
