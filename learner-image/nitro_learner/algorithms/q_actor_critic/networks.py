@@ -50,7 +50,7 @@ class Networks:
             z = _linear(x, weight, bias)
             if self._layer_norm:
                 z = functional.layer_norm(z, z.shape[-1:])
-            x = torch.relu(z) if self._activation == "relu" else tanh(z)
+            x = torch.relu_(z) if self._activation == "relu" else tanh(z)
         return _linear(x, *head)
 
 
