@@ -16,10 +16,14 @@ from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_learner.api.loading import write_exported
 from nitro_learner.api.policy import TrainedPolicy
+from nitro_learner.checkpoints.store import load
 from nitro_learner.deployment.export.networks import as_onnx, as_torch
+from nitro_learner.studies.playing import play
 from scaled_environments import HIGH, LOW, Wide
 from serve_support import ask, served
 from squashed_support import HEADS, squashing
+from train_support import job
+from untrained_runs import untrained
 
 
 def trained(head: str, **changes: Any) -> TrainedPolicy:
@@ -72,6 +76,22 @@ def test_every_way_to_ask_agrees(head: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.array(answer["action"], np.float32), actions)
         told = ask(url, path="/v1/policy")[1]["agents"]["agent"]["action"]
         assert (told["low"], told["high"]) == ([LOW], [HIGH])
+
+
+@pytest.mark.parametrize("name", ["sac", "td3"])
+def test_an_evaluation_of_a_run_plays_what_its_policy_acts(name: str, tmp_path: Path) -> None:
+    entry = {"entryPoint": "scaled_environments:Wide", "rolloutLength": 64, "envsPerActor": 1}
+    spec = untrained(job(environment=entry, algorithm={"name": name}), tmp_path).spec
+    policy, wide = nitro.load(tmp_path), Wide()
+    (checkpoint,) = (tmp_path / "checkpoints").glob("*.safetensors")
+    played = play(spec, load(checkpoint), 1)
+    observation, _ = wide.reset(seed=0)
+    total, ended = 0.0, False
+    while not ended:
+        observation, reward, _, ended, _ = wide.step(policy.act(observation))
+        total += reward
+    assert total == pytest.approx(played.returns[0], abs=1e-4)
+    assert -6 < total < -2, "a policy that begins plays around the middle of the range, 500 from 900"
 
 
 @pytest.mark.parametrize(("head", "uniform"), [("squashedGaussian", False), ("tanh", False), ("tanh", True)])

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nitro_actor import wire
-from nitro_actor.actions import action_space
+from nitro_actor.actions import action_space, without_bounds
 from nitro_actor.networks import NETWORKS
 from nitro_actor.policy import head_parameters
 from nitro_actor.protocol.environment import DescribedEnvironment
@@ -87,10 +87,10 @@ def _wrong_actions(action: Mapping[str, Any], *, continuous: bool) -> str:
             "needs a Box of actions, and those of the environment are others; take dqn for Discrete ones, or "
             "ppo or impact"
         )
-    if None in (*action["low"], *action["high"]):
+    if missing := without_bounds(action):
         return (
-            "needs actions with bounds, and a number of the environment's has none; take ppo or impact, or "
-            "give the environment's Box a low and a high"
+            f"needs actions with bounds, and {missing} in the environment; take ppo or impact, or give the "
+            "environment's Box a low and a high"
         )
     return ""
 

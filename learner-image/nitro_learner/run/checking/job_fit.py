@@ -30,7 +30,10 @@ def warnings(environment: DescribedEnvironment, spec: JobSpec, *, new: bool = Tr
         new: whether the policies know nothing yet; others have learned with what they see and do.
     """
     told = stateful_wrappers(environment, spec)
-    return [*told, *first_actions(environment), *lost_digits(environment)] if new else told
+    if not new:
+        return told
+    squashed = spec.algorithm.record.curvature == "q-value"  # into -1 to 1, which stand for the bounds
+    return [*told, *([] if squashed else first_actions(environment)), *lost_digits(environment)]
 
 
 def stateful_wrappers(environment: DescribedEnvironment, spec: JobSpec) -> list[str]:

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from actor_support import environment
+from learner_support import job
 from nitro_actor.protocol.environment import DescribedEnvironment
-from nitro_learner.run.checking.job_fit import first_actions
+from nitro_learner.run.checking.job_fit import first_actions, warnings
 
 
 def described(*bounds: tuple[float | None, float | None], **action: Any) -> DescribedEnvironment:
@@ -48,6 +49,12 @@ def test_bounds_far_from_it_are_told(bounds: Any, said: str) -> None:
     assert warning.startswith("spec.environment.rescaleActions: ")
     assert said in warning
     assert first_actions(described(*bounds, rescaled=True)) == []
+
+
+def test_squashed_actions_reach_any_bounds() -> None:
+    far = described((0, 1000))
+    assert warnings(far, job(algorithm__name="sac").spec) == []
+    assert len(warnings(far, job().spec)) == 1
 
 
 def test_the_class_is_named() -> None:

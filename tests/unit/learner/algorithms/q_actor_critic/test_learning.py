@@ -135,8 +135,9 @@ def test_what_they_cannot_learn_is_refused_with_the_remedy() -> None:
         (acted(kind="discrete", n=2), '"sac"; needs a Box of actions, .*take dqn for Discrete ones'),
         (
             acted(high=[1.0, None, 1.0]),
-            "needs actions with bounds, and a number of the environment's has none",
+            r"needs actions with bounds, and actions\[1\] is from -1 to inf in the",
         ),
+        (acted(high=[1.0, 1.0, 3.4028234663852886e38]), r"actions\[2\] is from -1 to 3.40282e\+38 in the"),
     ):
         with pytest.raises(JobInvalid, match=sentence):
             made(environment=environment)
