@@ -44,9 +44,12 @@ def test_a_run_goes_on_with_the_same_files_only(tmp_path: Path, monkeypatch: pyt
         scaling={"minActors": 1, "maxActors": 3, "initialActors": 1, "entryPoint": "own_scaler:More"},
         stop={"rounds": 4},
     )
+    digest = pack(code).digest
+    stale = nitro("validate", file, "--code", "code", "--set", f"spec.code='{'0' * 64}'")
+    assert stale.returncode == 2
+    assert f"is not the digest of code, which is {digest}" in stale.stderr
     killed = nitro("train", file, "--code", "code", "--run-dir", "run", "--no-check", kill="3:sample")
     assert killed.returncode == -9, killed.stderr
-    digest = pack(code).digest
     assert RunDir(tmp_path / "run").read_job()["spec"]["code"] == digest
     without = nitro("train", "--resume", "run")
     assert without.returncode == 2

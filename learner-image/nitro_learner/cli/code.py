@@ -1,4 +1,4 @@
-"""Pack the Python files of a folder into a ConfigMap, for jobs whose environment or scaler is your own.
+"""Pack the Python files of a folder into a ConfigMap, for jobs that have parts of your own.
 
 The ConfigMap is named by the digest of what it holds and never changes; jobs name the digest in spec.code.
 Learner and actors find the modules as if they were installed, behind all that their images hold. Files that
@@ -14,14 +14,16 @@ examples:
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
-
-import yaml
+from typing import TYPE_CHECKING
 
 from nitro_learner.cli.common import some_path, writing
 from nitro_learner.cli.exits import DONE, CommandError
-from nitro_learner.run.code_package import CodeFolderError, CodePackage, pack
+
+if TYPE_CHECKING:
+    from nitro_learner.run.code_package import CodePackage
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    import yaml
+
     package = packed(arguments.folder)
     manifest = yaml.safe_dump(package.config_map(), sort_keys=False, width=2**20)
     line = f"spec.code: {package.digest}"
@@ -49,12 +53,39 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE
 
 
+def add_code(parser: argparse.ArgumentParser, effect: str) -> None:
+    """Add --code, the folder that `found_code` takes; `effect` says what becomes of it."""
+    parser.add_argument(
+        "--code",
+        type=some_path,
+        metavar="DIR",
+        help=f"folder with the modules of your own parts, as `nitro code` packs it for a cluster; {effect}",
+    )
+
+
+def found_code(folder: Path) -> str:
+    """Let this process, and the actors that it starts, find the modules of a folder. Returns its digest.
+
+    Raises:
+        CommandError: it cannot be packed.
+    """
+    from nitro_actor import entry_points
+    from nitro_api.spec.code import PACKAGE_VARIABLE
+
+    package = packed(folder)
+    os.environ[PACKAGE_VARIABLE] = str(folder.resolve())
+    entry_points.find_code()
+    return package.digest
+
+
 def packed(folder: Path) -> CodePackage:
     """The package of a folder.
 
     Raises:
         CommandError: it cannot be packed.
     """
+    from nitro_learner.run.code_package import CodeFolderError, pack
+
     try:
         return pack(folder)
     except CodeFolderError as error:

@@ -37,7 +37,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,6 +44,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nitro_learner.cli import interrupts, train_output
+from nitro_learner.cli.code import add_code, found_code
 from nitro_learner.cli.common import (
     add_set,
     policy_loaded,
@@ -90,13 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="Local",
         help="where the actors run; default: Local, whatever the job says",
     )
-    parser.add_argument(
-        "--code",
-        type=some_path,
-        metavar="DIR",
-        help="folder with the modules of your environment and scaler, as `nitro code` packs it for a "
-        "cluster; its digest becomes spec.code, and a run goes on with the same files only",
-    )
+    add_code(parser, "its digest becomes spec.code, and a run goes on with the same files only")
     parser.add_argument(
         "--metrics-port",
         type=int,
@@ -132,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.start:
             overrides += BEGUN_HERE
         if arguments.code:
-            overrides += _found_code(arguments.code)
+            overrides.append(f"spec.code={found_code(arguments.code)}")
         job = read_job(source, overrides, begun)
         if job.spec.code and not arguments.code:
             raise CommandError(
@@ -152,18 +146,6 @@ def run(arguments: argparse.Namespace) -> int:
     except RunDirError as error:
         option = f"--run-dir {arguments.run_dir}: " if arguments.run_dir else ""
         raise CommandError(f"{option}{error}") from None
-
-
-def _found_code(folder: Path) -> list[str]:
-    """Let this process and its actors find the modules of a folder. Returns the override that names it."""
-    from nitro_actor import entry_points
-    from nitro_api.spec.code import PACKAGE_VARIABLE
-    from nitro_learner.cli.code import packed
-
-    package = packed(folder)
-    os.environ[PACKAGE_VARIABLE] = str(folder.resolve())
-    entry_points.find_code()
-    return [f"spec.code={package.digest}"]
 
 
 def _saved_run(arguments: argparse.Namespace) -> RunDir:

@@ -10,6 +10,7 @@ examples:
   nitro validate --resolved examples/hopper.yaml       # with every default filled in
   nitro validate --json job.yaml                       # for programs
   nitro validate --set spec.scaling.maxActors=32 job.yaml
+  nitro validate --code my-folder job.yaml
 """
 
 import argparse
@@ -22,6 +23,7 @@ from nitro_api import FieldError, JobInvalid, NitroTrainingJob, load_job, resolv
 from nitro_api.errors import ABSENT
 from nitro_api.loading.job_file import lost_points
 from nitro_learner.algorithms import availability
+from nitro_learner.cli.code import add_code, found_code
 from nitro_learner.cli.common import add_run_or_job, add_set, some_path
 from nitro_learner.cli.exits import BAD_INPUT, DONE
 from nitro_learner.run.tracking import availability as trackers
@@ -36,16 +38,18 @@ _ONLY_ON_A_CLUSTER = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", type=some_path, nargs="+", metavar="JOB.yaml", help="job file")
     add_set(parser)
+    add_code(parser, "its digest must be that of spec.code, if the job has one")
     add_run_or_job(parser)
     parser.add_argument("--resolved", action="store_true", help="print the job with every default filled in")
     parser.add_argument("--json", action="store_true", help="print one JSON object per file")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return max(_validate(path, arguments) for path in arguments.job)
+    digest = found_code(arguments.code) if arguments.code else None
+    return max(_validate(path, arguments, digest) for path in arguments.job)
 
 
-def _validate(path: Path, arguments: argparse.Namespace) -> int:
+def _validate(path: Path, arguments: argparse.Namespace, digest: str | None) -> int:
     errors: list[dict[str, Any]] = []
     notes: list[str] = []
     remarks: list[str] = []
@@ -53,6 +57,9 @@ def _validate(path: Path, arguments: argparse.Namespace) -> int:
     try:
         job = load_job(path, arguments.overrides, look_up=environment_ids.mistakes)
         notes = [*warnings(job), *lost_points(path, arguments.overrides), *environment_ids.doubts(job.spec)]
+        if digest not in (None, job.spec.code or digest):
+            told = f"is not the digest of {arguments.code}, which is {digest}; set it, and make a new job"
+            raise JobInvalid([FieldError("spec.code", job.spec.code, told)])
         complete = resolve(job)
         # A learner's image may have what this machine has not.
         notes += [str(item) for item in trackers.not_installed(complete.spec)]
