@@ -11,6 +11,8 @@ COMMANDS = {
     "validate": "check a job file and show it with all defaults",
     "check-env": "check an environment before a training",
     "explain": "documentation of a job's fields",
+    "submit": "check a job and have a cluster train it",
+    "follow": "the rounds of a cluster's job as they end",
     "top": "all jobs of a cluster, live",
     "report": "a run's job, plots and costs as one HTML file",
     "plot": "draw one run, or compare several",
@@ -28,4 +30,4 @@ EXPERIMENTS = ("experiment", "detector", "landscape", "pretrain-scaler")
 """Commands of the package nitro-experiments. They are named here for whoever calls one without it."""
 
 # What asks a cluster, or nobody: it works where nothing that trains is installed.
-KUBECTL = ("top", "report", "validate", "explain")
+KUBECTL = ("submit", "follow", "top", "report", "validate", "explain")
