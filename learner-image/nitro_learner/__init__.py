@@ -8,27 +8,47 @@ As a library, `import nitro_learner as nitro`:
     run = nitro.resume(run, rounds=200)         # see nitro_learner.api.training
     run = nitro.Run("runs/hopper")              # see nitro_learner.api.run
     plan = nitro.plan("hopper.yaml")            # see nitro_learner.api.planning
+    job = nitro.submit("hopper.yaml")           # see nitro_learner.api.cluster_jobs
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nitro_learner.api.cluster_jobs import ClusterError, ClusterJob, JobFailed, jobs, submit
     from nitro_learner.api.loading import load
     from nitro_learner.api.planning import plan
     from nitro_learner.api.policy import PlayedEpisode, TrainedPolicy
     from nitro_learner.api.run import Run
     from nitro_learner.api.training import resume, train
 
-__all__ = ["PlayedEpisode", "Run", "TrainedPolicy", "load", "plan", "resume", "train"]
+__all__ = [
+    "ClusterError",
+    "ClusterJob",
+    "JobFailed",
+    "PlayedEpisode",
+    "Run",
+    "TrainedPolicy",
+    "jobs",
+    "load",
+    "plan",
+    "resume",
+    "submit",
+    "train",
+]
 
 _MODULES = {
+    "ClusterError": "cluster_jobs",
+    "ClusterJob": "cluster_jobs",
+    "JobFailed": "cluster_jobs",
     "PlayedEpisode": "policy",
     "Run": "run",
     "TrainedPolicy": "policy",
+    "jobs": "cluster_jobs",
     "load": "loading",
     "plan": "planning",
     "resume": "training",
+    "submit": "cluster_jobs",
     "train": "training",
 }
 

@@ -1,29 +1,47 @@
-"""A job from `kubectl apply` to its end: actors follow the score, and the result is that of a local run."""
+"""A job from `nitro submit` to its end: actors follow the score, and the result is that of a local run."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
+import yaml
 from actor_pods import oracle_of, replayed
-from harness import Cluster, Object
+from harness import PATIENCE_SECONDS, Cluster, Object, job_of
 from jobs import INITIAL_ACTORS, MAX_ACTORS, MIN_ACTORS, ROUNDS, hopper
 from namespaces import Start
 from recording import recording
 from run_outcome import LocalRun, on_cluster
+from volumes import Disks
 
 Report = Callable[[str, str], None]
 
 
 def test_actor_pods_follow_the_score_and_the_result_is_a_local_runs(
-    cluster: Cluster, namespace: str, start: Start, reference: LocalRun, report: Report
+    cluster: Cluster, namespace: str, disks: Disks, reference: LocalRun, report: Report, tmp_path: Path
 ) -> None:
+    disks.provide(namespace, "hopper-checkpoint")
+    (tmp_path / "hopper.yaml").write_text(yaml.safe_dump(job_of("hopper", hopper())))
     with recording(cluster, namespace, "hopper") as record:
-        start("hopper", hopper())
+        submit = ("submit", str(tmp_path / "hopper.yaml"), "--namespace", namespace, "--follow")
+        shown = subprocess.Popen(
+            [sys.executable, "-m", "nitro_learner", *submit], stdout=subprocess.PIPE, text=True
+        )
+        assert shown.stdout is not None
+        assert shown.stdout.readline() == f"job hopper is in namespace {namespace}\n"
         job = cluster.until_phase(namespace, "hopper", "Succeeded")
         cluster.until_no_pods(namespace, "hopper", "actor")
     report("rounds.txt", record.table())
 
+    table, _ = shown.communicate(timeout=PATIENCE_SECONDS)
+    assert shown.returncode == os.EX_OK
+    rounds = [line.split()[0] for line in table.splitlines() if f"/{ROUNDS} " in line]
+    assert rounds == [f"{number}/{ROUNDS}" for number in range(1, ROUNDS + 1)]
     status = job["status"]
+    assert status["progress"] == {"percent": 100, "by": "rounds", "etaSeconds": 0}
     assert status["training"]["round"] == ROUNDS
     history = [entry["actors"] for entry in status["training"]["history"]]
     assert history == reference.outcome.actors

@@ -13,7 +13,9 @@ from markdown_it import MarkdownIt
 from docs_support import ROOT, commands
 
 NOT_RUN = {
-    "needs a cluster": r"kubectl |helm |kind |make kind$|make e2e$|scripts/|nitro report cartpole|nitro top",
+    "needs a cluster": (
+        r"kubectl |helm |kind |make kind$|make e2e$|scripts/|nitro report cartpole|nitro (top|submit|follow)"
+    ),
     "needs docker": r"docker |(?:[A-Z_]+=\S+ )*make images$|IMAGE_COMMAND=|REGISTRY=",
     "needs AWS": (
         r"aws |nitro train --backend lambda|nitro train .*--from s3://|cp -r docs/aws |sed .*my-policies"

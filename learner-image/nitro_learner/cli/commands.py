@@ -14,6 +14,8 @@ COMMANDS = {
     "init": "write a folder to start from: an environment or a scaler of your own",
     "code": "pack your Python files into a ConfigMap for jobs of a cluster",
     "explain": "documentation of a job's fields",
+    "submit": "check a job and have a cluster train it",
+    "follow": "the rounds of a cluster's job as they end",
     "top": "all jobs of a cluster, live",
     "report": "a run's job, plots and costs as one HTML file",
     "plot": "draw one run, or compare several",
@@ -31,4 +33,4 @@ EXPERIMENTS = ("experiment", "detector", "landscape", "pretrain-scaler")
 """Commands of the package nitro-experiments. They are named here for whoever calls one without it."""
 
 # What asks a cluster, or nobody: it works where nothing that trains is installed.
-KUBECTL = ("top", "report", "validate", "code", "explain")
+KUBECTL = ("submit", "follow", "top", "report", "validate", "code", "explain")

@@ -19,6 +19,7 @@ from nitro_learner.run.views.plot_axes import check_suffix
 if TYPE_CHECKING:
     from nitro_api import JobInvalid, ResolvedJob
     from nitro_learner.run.rundir import RunDir
+    from nitro_learner.studies.job_check import JobCheck
 
 
 @contextlib.contextmanager
@@ -129,6 +130,11 @@ def add_namespace(parser: argparse.ArgumentParser, default: str = "kubectl's cur
     parser.add_argument("-n", "--namespace", help=f"namespace; default: {default}")
 
 
+def add_context(parser: argparse.ArgumentParser) -> None:
+    """Add --context."""
+    parser.add_argument("--context", help="context of the kubeconfig; default: the current one")
+
+
 def add_run_or_job(parser: argparse.ArgumentParser) -> None:
     """Have `run_folder` know whether the command was called as a plugin of kubectl."""
     parser.set_defaults(of_cluster=parser.prog.startswith("kubectl "))
@@ -190,6 +196,14 @@ def read_job(path: Path, overrides: Sequence[str], begun: Mapping[str, Any] | No
         return resolved_job(path, overrides, begun)
     except JobInvalid as error:
         raise refused(f"{path} is not a valid job:", error) from None
+
+
+def print_notes(path: Path, check: JobCheck) -> None:
+    """Print what the check of a job says beside its mistakes."""
+    for warning in check.warnings:
+        print(f"{path}: warning: {warning}", file=sys.stderr)
+    for remark in check.remarks:
+        print(f"{path}: remark: {remark}", file=sys.stderr)
 
 
 def add_checkpoint(parser: argparse.ArgumentParser, of: str) -> None:

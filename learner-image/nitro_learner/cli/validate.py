@@ -19,20 +19,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nitro_api import FieldError, JobInvalid, NitroTrainingJob, load_job, resolve, warnings
-from nitro_api.errors import ABSENT
-from nitro_api.loading.job_file import lost_points
-from nitro_learner.algorithms import availability
+from nitro_api import FieldError, JobInvalid, NitroTrainingJob
 from nitro_learner.cli.code import add_code, found_code
-from nitro_learner.cli.common import add_run_or_job, add_set, some_path
+from nitro_learner.cli.common import add_run_or_job, add_set, print_notes, some_path
 from nitro_learner.cli.exits import BAD_INPUT, DONE
-from nitro_learner.run.tracking import availability as trackers
-from nitro_learner.studies import environment_ids, environment_start, own_start
-
-_ONLY_ON_A_CLUSTER = (
-    "starts a run on a cluster only: leave it out and give `nitro train` the run by --from, or check a job "
-    "for a cluster with `kubectl nitro validate`"
-)
+from nitro_learner.studies.job_check import JobCheck
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,27 +42,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _validate(path: Path, arguments: argparse.Namespace, digest: str | None) -> int:
     errors: list[dict[str, Any]] = []
-    notes: list[str] = []
-    remarks: list[str] = []
+    check = JobCheck(path, arguments.overrides, elsewhere=arguments.of_cluster)
     resolved = None
     try:
-        job = load_job(path, arguments.overrides, look_up=environment_ids.mistakes)
-        notes = [*warnings(job), *lost_points(path, arguments.overrides), *environment_ids.doubts(job.spec)]
+        job, complete = check.run()
         if digest not in (None, job.spec.code or digest):
             told = f"is not the digest of {arguments.code}, which is {digest}; set it, and make a new job"
             raise JobInvalid([FieldError("spec.code", job.spec.code, told)])
-        complete = resolve(job)
-        # A learner's image may have what this machine has not.
-        notes += [str(item) for item in trackers.not_installed(complete.spec)]
-        if availability.lacking(complete.spec):
-            notes.append(availability.UNCHECKED)
-        else:
-            availability.check(complete.spec)
-        if complete.spec.resume_from is not None and not arguments.of_cluster:
-            raise JobInvalid([FieldError("spec.resumeFrom", ABSENT, _ONLY_ON_A_CLUSTER)])
-        notes += own_start.check(complete.spec, elsewhere=arguments.of_cluster)
-        started = environment_start.check(complete.spec, elsewhere=arguments.of_cluster)
-        notes, remarks = notes + started.warnings, started.remarks
         resolved = complete
     except JobInvalid as error:
         errors = [
@@ -91,17 +68,14 @@ def _validate(path: Path, arguments: argparse.Namespace, digest: str | None) -> 
                     "file": str(path),
                     "valid": not errors,
                     "errors": errors,
-                    "warnings": notes,
-                    "remarks": remarks,
+                    "warnings": check.warnings,
+                    "remarks": check.remarks,
                     **({"resolved": resolved.to_dict()} if resolved and arguments.resolved else {}),
                 }
             )
         )
     elif resolved:
-        for note in notes:
-            print(f"{path}: warning: {note}", file=sys.stderr)
-        for remark in remarks:
-            print(f"{path}: remark: {remark}", file=sys.stderr)
+        print_notes(path, check)
         print(_yaml(resolved) if arguments.resolved else f"{path}: valid\n", end="")
     return BAD_INPUT if errors else DONE
 

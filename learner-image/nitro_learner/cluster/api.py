@@ -3,6 +3,9 @@
 import logging
 import os
 import random
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import urllib3
 from kubernetes import client, config
@@ -14,31 +17,37 @@ BACKOFF_SECONDS = (0.5, 8.0)
 """Ceiling of the pause after the first failure, and after many."""
 
 
+_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
 class NoCluster(Exception):  # noqa: N818
     """No configuration names a cluster."""
 
 
-def connect() -> client.CustomObjectsApi:
-    """Custom objects of the current cluster.
+def connect(context: str | None = None) -> client.CustomObjectsApi:
+    """Custom objects of the cluster of a context of the kubeconfig; of the current cluster if none is given.
 
     It does not retry: the caller does, because it knows what is newest by then. In a pod no proxy of the
     environment (HTTPS_PROXY) is used: it is for what is outside the cluster. On a user's machine the
     kubeconfig's proxy-url is, else the environment's with NO_PROXY, as kubectl does.
 
     Raises:
-        NoCluster: there is no usable kubeconfig.
+        NoCluster: there is no usable kubeconfig, or it has no such context.
     """
+    in_pod = _in_pod() and context is None
     try:
-        if _in_pod():
+        if in_pod:
             config.load_incluster_config()  # type: ignore[no-untyped-call]
         else:
-            config.load_kube_config()  # type: ignore[no-untyped-call]
+            config.load_kube_config(context=context)  # type: ignore[no-untyped-call]
     except ConfigException as error:
+        if context is not None and (known := _contexts()) and context not in known:
+            raise NoCluster(f"the kubeconfig has no context {context}; it has: {', '.join(known)}") from error
         raise NoCluster(
             f"no cluster to talk to: {str(error).rstrip('.')}. Set KUBECONFIG, or log in to the cluster"
         ) from error
     settings = client.Configuration.get_default_copy()
-    if _in_pod():
+    if in_pod:
         settings.proxy = None
     settings.retries = urllib3.Retry(0)
     # urllib3 would log each of our retries as a warning.
@@ -52,13 +61,25 @@ def backoff(failures: int) -> float:
     return random.uniform(0.2 * first, min(longest, first * 2 ** min(failures, 6)))
 
 
-def current_namespace() -> str:
-    """The namespace of the kubeconfig's current context, which kubectl uses too."""
+def current_namespace(context: str | None = None) -> str:
+    """The namespace of a context of the kubeconfig, by default of the current one, as kubectl has it.
+
+    In a pod without a kubeconfig it is the pod's own."""
+    if _in_pod() and context is None:
+        with suppress(OSError):
+            return _POD_NAMESPACE.read_text().strip()
+    known = _contexts()
+    entry = next(iter(known.values()), {}) if context is None else known.get(context, {})
+    return str(entry.get("namespace") or "default")
+
+
+def _contexts() -> dict[str, dict[str, Any]]:
+    """The contexts of the kubeconfig by their names, the current one first; none where there is no file."""
     try:
-        _, current = config.list_kube_config_contexts()  # type: ignore[no-untyped-call]
+        found, current = config.list_kube_config_contexts()  # type: ignore[no-untyped-call]
     except ConfigException:
-        return "default"
-    return str(current["context"].get("namespace") or "default")
+        return {}
+    return {entry["name"]: entry["context"] for entry in [current, *found]}
 
 
 def _in_pod() -> bool:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import urllib3
 from kubernetes.client import ApiClient, CoreV1Api, VersionApi
 from kubernetes.client.exceptions import ApiException
 
-from nitro_api import GROUP, PLURAL, VERSION
+from nitro_api import GROUP, PLURAL, VERSION, NitroTrainingJob
+from nitro_api.spec.free_json import marked
 from nitro_learner.cluster.api import TIMEOUT_SECONDS, NoCluster, backoff, connect, current_namespace
 
 Job = dict[str, Any]
+Answer = TypeVar("Answer")
 
 _PASSING = (0, 408, 429, 500, 502, 503, 504)
 """Statuses after which the same request may succeed."""
@@ -45,19 +47,21 @@ class NamespaceJobs:
     """The jobs of one namespace. Blocking: for threads.
 
     Args:
-        namespace: their namespace; the current one if none is given.
+        namespace: their namespace; that of the context if none is given.
+        context: of the kubeconfig; the current one if none is given.
 
     Every method raises ClusterError where the API server does not do what is asked.
     """
 
-    def __init__(self, namespace: str | None) -> None:
+    def __init__(self, namespace: str | None, context: str | None = None) -> None:
+        self.context = context
         self.connect()
-        self.namespace = namespace or current_namespace()
+        self.namespace = namespace or current_namespace(context)
 
     def connect(self) -> None:
         """Read the user's configuration, and with it credentials that may have expired, anew."""
         with explained():
-            self._api = connect()
+            self._api = connect(self.context)
 
     @property
     def client(self) -> ApiClient:
@@ -89,10 +93,14 @@ class NamespaceJobs:
                 return None
             raise
 
-    def create(self, job: Mapping[str, Any]) -> None:
-        """Make a job. One that has its name already stays as it is."""
-        with _passed_over(409):
-            self._call("create_namespaced_custom_object", body=dict(job))
+    def create(self, job: Mapping[str, Any], *, strict: bool = False) -> None:
+        """Make a job. One that has its name already stays as it is: the answer then has the status 409.
+
+        Args:
+            strict: whether a field that the cluster does not know is refused; else it is dropped.
+        """
+        validation = "Strict" if strict else "Warn"
+        self._call("create_namespaced_custom_object", body=dict(job), field_validation=validation)
 
     def change(self, name: str, spec: Mapping[str, Any]) -> None:
         """Change fields of a job's spec."""
@@ -121,17 +129,17 @@ def get_job(name: str, namespace: str | None) -> Job:
     return NamespaceJobs(namespace).get(name)
 
 
-def list_jobs(namespace: str | None) -> list[Job]:
+def list_jobs(namespace: str | None, context: str | None = None) -> list[Job]:
     """All jobs of a namespace, or of the cluster.
 
     Raises:
         ClusterError: the cluster does not answer, or does not let this user.
     """
     if namespace:
-        return NamespaceJobs(namespace).list()
+        return NamespaceJobs(namespace, context).list()
     try:
         with explained():
-            answer: Any = connect().list_cluster_custom_object(
+            answer: Any = connect(context).list_cluster_custom_object(
                 GROUP, VERSION, PLURAL, _request_timeout=TIMEOUT_SECONDS
             )
     except ClusterError as error:
@@ -153,6 +161,8 @@ def explained(job: str | None = None, namespace: str = "") -> Iterator[None]:
     except ApiException as error:
         status, told = int(error.status or 0), _told(error)
         message = f"the API server answered {status}: {told or error.reason}"
+        if status == 401:
+            message += "; log in to the cluster again"
         if status == 404 and not told:
             message = "the cluster knows no NitroTrainingJob; install Nitro there"
         elif status == 404 and job:
@@ -165,6 +175,29 @@ def explained(job: str | None = None, namespace: str = "") -> Iterator[None]:
         ) from None
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise ClusterError(f"the API server does not answer: {error}", passing=True) from None
+
+
+def object_of(job: NitroTrainingJob) -> Job:
+    """The object that is sent to the API server: the job as it is given, with its floats marked."""
+    data = job.model_dump(by_alias=True, exclude_unset=True, exclude={"status"})
+    kept = ("name", "labels", "annotations")
+    data["metadata"] = {name: value for name, value in data["metadata"].items() if name in kept}
+    mark_floats(data["spec"])
+    return data
+
+
+def mark_floats(spec: dict[str, Any]) -> None:
+    """Write `{$float: 1}` in place of 1.0 where a job's own constructors get it: the API server stores 1."""
+    for parent, name in ((spec["environment"], "kwargs"), (spec.get("scaling", {}), "settings")):
+        if name in parent:
+            parent[name] = marked(parent[name])
+
+
+def why(job: Mapping[str, Any], kind: str) -> str:
+    """What a condition of the job says; empty where it has no such condition."""
+    conditions = (job.get("status") or {}).get("conditions") or []
+    found: Mapping[str, Any] = next((entry for entry in conditions if entry["type"] == kind), {})
+    return str(found.get("message") or found.get("reason") or "")
 
 
 @contextmanager
@@ -187,25 +220,34 @@ def _told(error: ApiException) -> str:
     return ""
 
 
-def looks(jobs: NamespaceJobs, name: str) -> Iterator[tuple[Job, list[dict[str, Any]]]]:
-    """The job and its actor pods, about every second. Blocking, and without an end.
+def asked_again(jobs: NamespaceJobs, request: Callable[[], Answer]) -> Iterator[Answer]:
+    """The answers to a request that is made about every second. Blocking, and without an end.
 
-    An API server that does not answer for a moment is asked again.
+    An API server that does not answer for a moment is asked again, and one that refuses old credentials.
 
     Raises:
-        ClusterError: there is no such job any more, or the API server has not answered ten times in a row.
+        ClusterError: it refuses the request, or has not answered ten times in a row.
     """
     failures = 0
     while True:
         try:
-            yield jobs.get(name), _pods(jobs, name)
-            failures = 0
+            answer = request()
         except ClusterError as error:
             failures += 1
-            if not error.passing or failures >= _MOST_FAILURES:
+            if error.status == 401 and failures == 1:
+                jobs.connect()
+            elif not error.passing or failures >= _MOST_FAILURES:
                 raise
             time.sleep(backoff(failures))
+            continue
+        failures = 0
+        yield answer
         time.sleep(LOOK_SECONDS)
+
+
+def looks(jobs: NamespaceJobs, name: str) -> Iterator[tuple[Job, list[dict[str, Any]]]]:
+    """The job and its actor pods, again and again; see `asked_again`."""
+    return asked_again(jobs, lambda: (jobs.get(name), _pods(jobs, name)))
 
 
 def _pods(jobs: NamespaceJobs, name: str) -> list[dict[str, Any]]:

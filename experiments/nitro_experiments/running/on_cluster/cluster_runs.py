@@ -18,13 +18,13 @@ from nitro_experiments.planning.plan import PlannedRun, plan
 from nitro_experiments.planning.spec import DEFAULT, Experiment
 from nitro_experiments.reading.folder import ExperimentDir
 from nitro_experiments.running.on_cluster.manifests import LABEL, RUN, digits, manifest, object_name
-from nitro_experiments.running.on_cluster.retries import RetriedJobs, Waits, condition
+from nitro_experiments.running.on_cluster.retries import RetriedJobs, Waits
 from nitro_experiments.running.on_cluster.run_files import RunFiles
 from nitro_experiments.running.places import Columns, Ending, columns_in
 from nitro_learner.backends.base import BackendError
 from nitro_learner.checkpoints.store import CheckpointError
 from nitro_learner.cluster.api import backoff
-from nitro_learner.cluster.jobs import ClusterError, Job, NamespaceJobs
+from nitro_learner.cluster.jobs import ClusterError, Job, NamespaceJobs, why
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.run.same_job import deciding
 from nitro_learner.training.waiting import Interrupted, unless
@@ -88,7 +88,7 @@ class ClusterRuns:
         phase = job["status"]["phase"]
         if phase == "Failed":
             more = f"kubectl describe ntj {name} --namespace {self._jobs.namespace}"
-            return Ending("failed", f"{condition(job, 'Failed')}\n  more: {more}")
+            return Ending("failed", f"{why(job, 'Failed')}\n  more: {more}")
         if phase == "Suspended":
             return Ending("stopped")
         await self._gather(run, job, wanted)

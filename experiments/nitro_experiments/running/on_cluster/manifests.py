@@ -10,9 +10,9 @@ from nitro_api import ResolvedJob, load_job, resolve
 from nitro_api.errors import ABSENT
 from nitro_api.loading.job_file import set_field
 from nitro_api.schema.wording import value_at
-from nitro_api.spec.free_json import marked
 from nitro_experiments.planning.plan import PlannedRun
 from nitro_experiments.planning.spec import Experiment
+from nitro_learner.cluster.jobs import mark_floats
 
 LABEL = "nitro.dev/experiment"
 """Label of the jobs of an experiment: its name."""
@@ -66,9 +66,7 @@ def manifest(experiment: Experiment, run: PlannedRun, job: ResolvedJob, identity
         "annotations": {**(metadata.get("annotations") or {}), RUN: str(run.folder)},
     }
     resolve(load_job(data))
-    spec["environment"]["kwargs"] = marked(spec["environment"]["kwargs"])
-    if "settings" in spec["scaling"]:
-        spec["scaling"]["settings"] = marked(spec["scaling"]["settings"])
+    mark_floats(spec)
     return data
 
 

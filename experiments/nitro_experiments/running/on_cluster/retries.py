@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from nitro_learner.backends.base import BackendError
 from nitro_learner.cluster.api import backoff
-from nitro_learner.cluster.jobs import ClusterError, Job, NamespaceJobs
+from nitro_learner.cluster.jobs import ClusterError, Job, NamespaceJobs, why
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,12 @@ class RetriedJobs:
         return await self._asked(self._jobs.find, name)
 
     async def create(self, job: Mapping[str, Any]) -> None:
-        await self._asked(self._jobs.create, job)
+        """Make a job. One that has its name already stays: an answer to an earlier try may have been lost."""
+        try:
+            await self._asked(self._jobs.create, job)
+        except ClusterError as error:
+            if error.status != 409:
+                raise
 
     async def change(self, name: str, spec: Mapping[str, Any]) -> None:
         await self._asked(self._jobs.change, name, spec)
@@ -79,20 +84,11 @@ class Waits:
     def look(self, job: Job) -> None:
         """Take the newest state of the job."""
         phase = (job.get("status") or {}).get("phase")
-        why = "" if phase == "Running" else condition(job, "Ready")
+        reason = "" if phase == "Running" else why(job, "Ready")
         if not phase:
-            why = "no operator has looked at it yet; does one run?"
-        if why != self._why:
-            self._why, self._since = why, time.monotonic()
-        elif why and time.monotonic() - self._since > _WAIT_SECONDS:
-            logger.warning("%s: %s", self._name, why)
+            reason = "no operator has looked at it yet; does one run?"
+        if reason != self._why:
+            self._why, self._since = reason, time.monotonic()
+        elif reason and time.monotonic() - self._since > _WAIT_SECONDS:
+            logger.warning("%s: %s", self._name, reason)
             self._since = float("inf")
-
-
-def condition(job: Job, kind: str) -> str:
-    """What a condition of the job says; empty where it has no such condition."""
-    conditions = (job.get("status") or {}).get("conditions") or []
-    messages = [
-        entry.get("message") or entry.get("reason") or "" for entry in conditions if entry["type"] == kind
-    ]
-    return messages[0] if messages else ""

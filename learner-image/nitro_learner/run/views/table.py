@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
+    from nitro_api import JobStatus
+    from nitro_api.spec.learner_status import HistoryEntry
     from nitro_learner.training.sharing.toggles import Regrouping
 
 # title, width in plain output
@@ -61,11 +63,37 @@ def cells(report: RoundReport, rounds: int | None) -> list[str]:
     ]
 
 
-def note(report: RoundReport) -> str | None:
-    """What a reader should know of the round's reward."""
-    if short(report.cut_share):
+def reported(entry: HistoryEntry, status: JobStatus, rounds: int | None) -> list[str]:
+    """A round that a job's status tells of, as the same texts. It has no times of stages; of its newest round
+    alone it says what comes next."""
+    training, progress = status.training, status.progress
+    newest = training is not None and training.round == entry.round
+    following = training.requested_actors if training and newest else None
+    cut = short(training.cut_share) if training and newest else False
+    return [
+        f"{entry.round}/{rounds}" if rounds else str(entry.round),
+        _number(entry.env_steps, ",d"),
+        _number(entry.reward_mean, ".1f") + ("*" if cut else ""),
+        _number(entry.evaluation_mean, ".1f"),
+        _number(entry.score, ".3f"),
+        _number(entry.actors, "d") + ("" if following is None else f"→{following}"),
+        _number(entry.cost, ".4f"),
+        *("-" for _ in _STAGES),
+        _number(entry.seconds, ".2f"),
+        clock(progress.eta_seconds if progress and newest else None),
+    ]
+
+
+def note(reward_mean: float | None, cut_share: float | None) -> str | None:
+    """What a reader should know of a round's reward."""
+    if short(cut_share):
         return f"* {NOTE}"
-    return "- in reward: no training episode has ended yet" if report.reward_mean is None else None
+    return "- in reward: no training episode has ended yet" if reward_mean is None else None
+
+
+def _columns(*, stages: bool) -> list[int]:
+    """The columns, with the times of stages or without."""
+    return [index for index, (title, _) in enumerate(_HEADINGS) if stages or title not in _STAGES]
 
 
 def clock(seconds: float | None) -> str:
@@ -78,10 +106,15 @@ def clock(seconds: float | None) -> str:
 
 
 class PlainLines(Listener):
-    """One aligned line per round, the headings again every 20 rounds."""
+    """One aligned line per round, the headings again every 20 rounds.
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    Args:
+        stages: whether the times of a round's stages are known.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, stages: bool = True) -> None:
         self.stream = stream or sys.stdout
+        self._columns = _columns(stages=stages)
         self._rounds: int | None = None
         self._lines = 0
         self._notes: set[str] = set()
@@ -90,20 +123,28 @@ class PlainLines(Listener):
         self._rounds = rounds
 
     def on_round_done(self, report: RoundReport) -> None:
+        self.show(cells(report, self._rounds), note(report.reward_mean, report.cut_share))
+
+    def show(self, texts: list[str], said: str | None) -> None:
+        """Print a round, given as the texts of its columns; what is said of it is printed once."""
         if self._lines % 20 == 0:
             self._print([title for title, _ in _HEADINGS])
         self._lines += 1
-        said = note(report)
         if said and said not in self._notes:
             self._notes.add(said)
             print(said, file=self.stream, flush=True)
-        self._print(cells(report, self._rounds))
+        self._print(texts)
+
+    def does(self, what: str) -> None:
+        """Print what is done from now on."""
+        if what:
+            print(what, file=self.stream, flush=True)
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
         print(regrouping.sentence, file=self.stream, flush=True)
 
     def _print(self, texts: list[str]) -> None:
-        line = " ".join(text.rjust(width) for text, (_, width) in zip(texts, _HEADINGS, strict=True))
+        line = " ".join(texts[index].rjust(_HEADINGS[index][1]) for index in self._columns)
         print(line, file=self.stream, flush=True)
 
 
@@ -145,12 +186,17 @@ class JsonLines(Listener):
 
 
 class LiveTable(Listener):
-    """The last rounds in a table that is drawn again in place, with what the loop is doing now below it."""
+    """The last rounds in a table that is drawn again in place, with what the loop is doing now below it.
 
-    def __init__(self) -> None:
+    Args:
+        stages: whether the times of a round's stages are known.
+    """
+
+    def __init__(self, *, stages: bool = True) -> None:
         from rich.console import Console
         from rich.live import Live
 
+        self._stages = stages
         self._console = Console()
         self._rounds: int | None = None
         self._shown: deque[list[str]] = deque(maxlen=_SHOWN_ROUNDS)
@@ -176,12 +222,20 @@ class LiveTable(Listener):
             "update": "updating the policy",
             "final": "final evaluation",
         }
-        self._doing = f"round {round}: {words.get(stage, stage)}"
+        self.does(f"round {round}: {words.get(stage, stage)}")
+
+    def does(self, what: str) -> None:
+        """Say what is done from now on; nothing by an empty text."""
+        self._doing = what
         self._since = time.monotonic()
 
     def on_round_done(self, report: RoundReport) -> None:
-        self._note = note(report)
-        self._shown.append(cells(report, self._rounds))
+        self.show(cells(report, self._rounds), note(report.reward_mean, report.cut_share))
+
+    def show(self, texts: list[str], said: str | None) -> None:
+        """Show a round, given as the texts of its columns, and what is said of it."""
+        self._note = said
+        self._shown.append(texts)
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
         self._sharing = regrouping.sentence
@@ -197,8 +251,7 @@ class LiveTable(Listener):
         doing = f"{self._doing} ({time.monotonic() - self._since:.0f} s)" if self._doing else None
         caption = "\n".join(filter(None, (self._note, self._sharing, doing))) or None
         # A narrow terminal shows no stages, so that the other columns keep all their digits.
-        narrow = self._console.width < _WIDE
-        shown = [index for index, (title, _) in enumerate(_HEADINGS) if not (narrow and title in _STAGES)]
+        shown = _columns(stages=self._stages and self._console.width >= _WIDE)
         table = Table(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left", padding=(0, 1, 0, 0))
         for index in shown:
             table.add_column(_HEADINGS[index][0], justify="right", no_wrap=True)
