@@ -67,6 +67,11 @@ def test_it_goes_on_after_a_kill_to_the_bit_and_is_played_by_others(folder: Path
     _played_like_torch(folder / "whole")
     evaluated = nitro("evaluate", "whole", "--episodes", "2")
     assert evaluated.returncode == 0, evaluated.stderr
+    assert nitro("export", "whole", "--format", "safetensors").returncode == 0
+    _played_like_torch(folder / "whole" / "export" / "policy.safetensors")
+    refused = nitro("export", "whole", "--format", "onnx")
+    assert refused.returncode == 2, refused.stderr
+    assert "--format onnx is not for a network of your own (spec.network.entryPoint)" in refused.stderr
 
 
 def _played_like_torch(run: Path) -> None:

@@ -84,12 +84,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _files(policy: TrainedPolicy, format: str, run: Run | None) -> dict[str, bytes]:
     """The files of a format by name; `hub` needs the run."""
+    from nitro_actor import onnx
     from nitro_api.errors import installing
     from nitro_learner.api.loading import write_exported
     from nitro_learner.run.policy_file import EXPORTED
 
     if format == "safetensors":
         return {EXPORTED: write_exported(policy)}
+    if any(weights.network["kind"] == onnx.KIND for weights in policy.weights.policies.values()):
+        raise CommandError(
+            f"--format {format} is not for a network of your own (spec.network.entryPoint); take safetensors, "
+            "which nitro.load and nitro serve play"
+        )
     try:
         from nitro_learner.deployment.export.hub import as_hub
         from nitro_learner.deployment.export.networks import as_onnx, as_torch

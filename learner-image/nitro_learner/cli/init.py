@@ -3,6 +3,7 @@
 examples:
   nitro init own-environment my-environment
   nitro init own-scaler my-scaler
+  nitro init own-network my-network
 """
 
 from __future__ import annotations

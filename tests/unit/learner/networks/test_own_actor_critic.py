@@ -25,8 +25,7 @@ def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 def learner(entry_point: str, **overrides: Any) -> Ppo:
     given = {"algorithm__hyperparameters__epochs": 3, **overrides}
     spec = job(network__entryPoint=f"own_networks:{entry_point}", **given).spec
-    made = learner_of(spec, HOPPER)
-    assert isinstance(made, Ppo)
+    made: Ppo = learner_of(spec, HOPPER)
     return made
 
 
@@ -73,6 +72,27 @@ def test_the_built_in_network_as_a_module_learns_what_it_learns(log_std: str) ->
             assert one.size == other.size
             vector = torch.randn(one.size, generator=torch.Generator().manual_seed(1))
             torch.testing.assert_close(one(vector), other(vector), rtol=2e-2, atol=1e-4)
+
+
+def test_a_loss_of_ones_own_learns_it_too() -> None:
+    """OwnPpo's default loss is PPO's, so both learn the same."""
+    own = learner("Net", algorithm__entryPoint="own_algorithms:Same")
+    theirs = learner("Net")
+    for number, fragments in enumerate(rounds(2), 1):
+        own.update(fragments, number)
+        theirs.update(fragments, number)
+    (mine,), (expected,) = (each.learned.values() for each in (_inner(own), theirs))
+    torch.testing.assert_close(mine.parameters, expected.parameters, rtol=1e-3, atol=1e-5)
+    assert np.array_equal(
+        own.weights()["default"].tensors["skeleton"], theirs.weights()["default"].tensors["skeleton"]
+    )
+
+
+def _inner(algorithm: Any) -> Ppo:
+    """The user's object behind what watches it."""
+    inner = getattr(algorithm, "_learner", algorithm)
+    assert isinstance(inner, Ppo)
+    return inner
 
 
 def test_it_goes_on_from_its_state_to_the_bit_and_refuses_another_ones() -> None:
