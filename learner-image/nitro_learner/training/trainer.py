@@ -114,12 +114,13 @@ class Trainer:
     async def _open(self, stack: contextlib.AsyncExitStack, compute: Compute) -> RoundRunner:
         """Start the actors, build what learns and continue from the checkpoint."""
         scaler = self._scaler or scalers.make(self._spec)
-        registry.load_own(self._spec)  # before actors start for it
+        registry.load_own(self._spec, scaler.needs)  # before actors start for it
         sampler = await self._start(stack)
         self.environment = sampler.environment
         runner = await build(
             self._sitting, sampler, compute, scaler, self._meter, self._listeners, self._stop
         )
+        stack.callback(runner.learner.policies.close)
         device = device_name(self._spec.learner.device)
         fields = {"run": self._sitting.id, "round": runner.state.round, "device": device}
         logger.info("run started", extra={"fields": fields})
@@ -163,6 +164,8 @@ class Trainer:
                     return reason
                 if self._stop.is_set() or self._ending:
                     raise Interrupted
+                if runner.learner.policies.ended:
+                    return stop.StopReason("LoopEnded", f"the loop returned after round {runner.state.round}")
                 self._follow_rounds(limits.rounds)
                 await runner.run(limits)
         except Interrupted:
