@@ -7,6 +7,7 @@ As a library, `import nitro_learner as nitro`:
     run = nitro.train({"spec": ...})            # see nitro_learner.api.training
     run = nitro.resume(run, rounds=200)         # see nitro_learner.api.training
     run = nitro.Run("runs/hopper")              # see nitro_learner.api.run
+    with nitro.Sampler("Hopper-v5") as sampler: # see nitro_learner.api.sampler
     plan = nitro.plan("hopper.yaml")            # see nitro_learner.api.planning
 """
 
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
     from nitro_learner.api.planning import plan
     from nitro_learner.api.policy import PlayedEpisode, TrainedPolicy
     from nitro_learner.api.run import Run
+    from nitro_learner.api.sampler import Sampler
     from nitro_learner.api.training import resume, train
 
-__all__ = ["PlayedEpisode", "Run", "TrainedPolicy", "load", "plan", "resume", "train"]
+__all__ = ["PlayedEpisode", "Run", "Sampler", "TrainedPolicy", "load", "plan", "resume", "train"]
 
 _MODULES = {
     "PlayedEpisode": "policy",
     "Run": "run",
+    "Sampler": "sampler",
     "TrainedPolicy": "policy",
     "load": "loading",
     "plan": "planning",

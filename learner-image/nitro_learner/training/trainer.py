@@ -16,7 +16,7 @@ from nitro_learner.algorithms import registry
 from nitro_learner.backends.base import ActorBackend, BackendError
 from nitro_learner.backends.cache.base import CacheError
 from nitro_learner.checkpoints.store import CheckpointError
-from nitro_learner.sampling.dispatch import Sampler
+from nitro_learner.sampling.dispatch import ActorSampler
 from nitro_learner.sampling.plans import EvaluationResult, RoundFailed
 from nitro_learner.scalers import Scaler
 from nitro_learner.training import failures, stop
@@ -126,10 +126,10 @@ class Trainer:
         logger.info("run started", extra={"fields": fields})
         return runner
 
-    async def _start(self, stack: contextlib.AsyncExitStack) -> Sampler:
+    async def _start(self, stack: contextlib.AsyncExitStack) -> ActorSampler:
         """Start the actors. What a start has cost is written down even if it fails."""
         try:
-            opening = Sampler.open(stack, self._spec, self._sitting.id, self._backend)
+            opening = ActorSampler.open(stack, self._spec, self._sitting.id, self._backend)
             return await unless(opening, self._stop)
         except BaseException:
             if bills := self._backend.take_bills():
