@@ -7,6 +7,7 @@ As a library, `import nitro_learner as nitro`:
     run = nitro.train({"spec": ...})            # see nitro_learner.api.training
     run = nitro.resume(run, rounds=200)         # see nitro_learner.api.training
     run = nitro.Run("runs/hopper")              # see nitro_learner.api.run
+    with nitro.Sampler("Hopper-v5") as sampler: # see nitro_learner.api.sampler
     plan = nitro.plan("hopper.yaml")            # see nitro_learner.api.planning
     job = nitro.submit("hopper.yaml")           # see nitro_learner.api.cluster_jobs
 """
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from nitro_learner.api.planning import plan
     from nitro_learner.api.policy import PlayedEpisode, TrainedPolicy
     from nitro_learner.api.run import Run
+    from nitro_learner.api.sampler import Sampler
     from nitro_learner.api.training import resume, train
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "JobFailed",
     "PlayedEpisode",
     "Run",
+    "Sampler",
     "TrainedPolicy",
     "jobs",
     "load",
@@ -43,6 +46,7 @@ _MODULES = {
     "JobFailed": "cluster_jobs",
     "PlayedEpisode": "policy",
     "Run": "run",
+    "Sampler": "sampler",
     "TrainedPolicy": "policy",
     "jobs": "cluster_jobs",
     "load": "loading",

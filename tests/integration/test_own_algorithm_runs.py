@@ -13,7 +13,10 @@ from docs_support import ROOT
 from train_support import exact_rows, learned, nitro, recorded, rows_of, write_job
 
 CARTPOLE = {"id": "CartPole-v1", "rolloutLength": 64, "envsPerActor": 4}
-SOURCE = next(b.text for b in blocks(ROOT / "docs" / "own-parts.md") if b.module == "a2c.py")
+SOURCE, LOOP = (
+    next(b.text for b in blocks(ROOT / "docs" / "own-parts.md") if b.module == name)
+    for name in ("a2c.py", "ppo_loop.py")
+)
 
 
 @pytest.fixture
@@ -86,3 +89,37 @@ def test_one_that_cannot_be_made_is_refused_before_the_first_round(
         assert told in refused.stderr
     assert not (folder / "run").exists()
     assert nitro("validate", file).returncode == 0
+
+
+@pytest.fixture
+def loop(folder: Path) -> Path:
+    """The job of the page's training loop, whose module is in the current folder."""
+    (folder / "ppo_loop.py").write_text(LOOP)
+    given = {"entryPoint": "ppo_loop:train", "settings": {"epochs": 2}}
+    scaling = {"scaler": "growth", "minActors": 2, "maxActors": 4, "initialActors": 2, "window": 4}
+    return write_job(folder, environment=CARTPOLE, algorithm=given, scaling=scaling)
+
+
+def test_a_training_loop_goes_on_after_a_kill_to_the_bit(folder: Path, loop: Path) -> None:
+    assert len(LOOP.splitlines()) <= 150
+    done = nitro("train", loop, "--run-dir", "whole")
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(Path("whole"))
+    assert all(float(row["value_loss"]) > 0 and row["kl"] for row in rows)
+    assert any(row["evaluation_mean"] for row in rows)
+    assert nitro("train", loop, "--run-dir", "killed", kill="4:sample").returncode == -9
+    again = nitro("train", "--resume", "killed")
+    assert again.returncode == 0, again.stderr
+    assert learned(folder / "killed", 6) == learned(folder / "whole", 6)
+    assert exact_rows(folder / "killed") == exact_rows(folder / "whole")
+
+
+def test_a_training_loop_that_returns_ends_the_run(folder: Path, loop: Path) -> None:
+    (folder / "ppo_loop.py").write_text(LOOP.replace("while True", "while run.round < 2"))
+    done = nitro("train", loop, "--run-dir", "run")
+    assert done.returncode == 0, done.stderr
+    assert "done: the loop returned after round 2" in done.stdout
+    assert len(rows_of(Path("run"))) == 2
+    refused = nitro("validate", loop, "--set", "spec.scaling={scaler: nitro}")
+    assert refused.returncode == 2
+    assert 'spec.scaling.scaler: "nitro"; needs the objective\'s curvature' in refused.stderr

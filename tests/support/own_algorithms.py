@@ -88,5 +88,31 @@ class Partial:
         return {}
 
 
-def function(sampler: Any, run: Any) -> None:
-    """No class."""
+def loop(sampler: Any, run: Any, rate: float = 0.01, rounds: int = 0, wrong: str = "") -> None:
+    """A training loop: a policy gradient, with mistakes as it is told."""
+    if wrong == "nothing":
+        return
+    network = sampler.network()
+    optimiser = torch.optim.SGD(network.parameters(), rate, momentum=0.9)
+    if run.restored is not None:
+        network.load_state_dict(run.restored["network"])
+        optimiser.load_state_dict(run.restored["optimiser"])
+    while not rounds or run.round <= rounds:
+        batch = sampler.collect(torch.nn.Linear(1, 1) if wrong == "module" else network)
+        if wrong == "raises":
+            raise RuntimeError("no gradient today")
+        parameters = network.policy(batch.observations.flatten(0, 1))
+        log_probs = sampler.distribution.log_prob(parameters, batch.actions.flatten(0, 1))
+        loss = -(log_probs * batch.rewards.flatten()).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        run.report(**{"lost" if wrong == "name" else "policy_loss": loss}, learning_rate=rate)
+        if wrong == "number":
+            run.report(kl=float("nan"))
+        if wrong == "state":
+            run.checkpoint({"network": network})
+        elif wrong != "forgets":
+            run.checkpoint({"network": network.state_dict(), "optimiser": optimiser.state_dict()})
+        if rounds and run.round == rounds:
+            return

@@ -10,6 +10,7 @@ PUBLIC = {
     "nitro.resume": "nitro_learner.api.training.resume",
     "nitro.plan": "nitro_learner.api.planning.plan",
     "nitro.Run": "nitro_learner.api.run.Run",
+    "nitro.Sampler": "nitro_learner.api.sampler.Sampler",
     "nitro.TrainedPolicy": "nitro_learner.api.policy.TrainedPolicy",
     "nitro.PlayedEpisode": "nitro_learner.api.policy.PlayedEpisode",
 }

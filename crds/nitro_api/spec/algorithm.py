@@ -78,14 +78,15 @@ class Algorithm(Model):
     entry_point: Annotated[str, Field(min_length=3, max_length=253)] | None = None
     """Algorithm of your own as `module:Class`. It has the methods of OnPolicyLearner or OffPolicyLearner in
     nitro_learner.algorithms.base; `name` says which, and whose presets and hyperparameters it has. A subclass
-    of nitro_learner.algorithms.own.OwnPpo needs a loss only. The module must be importable in the learner's
-    image. Only with algorithms of one agent that are not RLlib's. Default: none."""
+    of nitro_learner.algorithms.own.OwnPpo needs a loss only. Or it is a training loop as `module:function`,
+    of the parameters (sampler, run). The module must be importable in the learner's image. Only with
+    algorithms of one agent that are not RLlib's. Default: none."""
 
     settings: (
         Annotated[dict[str, Any], Field(max_length=64), FreeJson(levels=2), AfterValidator(with_floats)]
         | None
     ) = None
-    """Keyword arguments of the class that entryPoint names, behind its team and device: JSON as in
+    """Keyword arguments of what entryPoint names, behind those that it gets by place: JSON as in
     scaling.settings. Only with entryPoint. Default: none."""
 
     policies: Annotated[list[AgentsAlgorithm], Field(min_length=1, max_length=16)] | None = None

@@ -23,7 +23,7 @@ from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.checkpoints.store import CheckpointStore, load
 from nitro_learner.data.batch import Fragment
 from nitro_learner.run.rundir import RunDir, RunDirError
-from nitro_learner.sampling.dispatch import Sampler
+from nitro_learner.sampling.dispatch import ActorSampler
 from nitro_learner.sampling.evaluation import MAX_STEPS
 from nitro_learner.sampling.plans import EvaluationPlan, RoundPlan
 from nitro_learner.training.builder import make_backend
@@ -50,7 +50,7 @@ class Probe:
     policies: PolicySet
     compute: Compute
     states: Mapping[int, Any]
-    sampler: Sampler
+    sampler: ActorSampler
 
     def __post_init__(self) -> None:
         # Higher versions are weights that only this probe has.
@@ -170,7 +170,7 @@ async def opened(folder: RunDir, job: ResolvedJob, round: int) -> AsyncIterator[
     checkpoint = load(store.path(round - 1)) if round > 1 else None
     async with contextlib.AsyncExitStack() as stack:
         compute = stack.enter_context(Compute())
-        sampler = await Sampler.open(stack, job.spec, _RUN, make_backend(job.spec, _RUN))
+        sampler = await ActorSampler.open(stack, job.spec, _RUN, make_backend(job.spec, _RUN))
         policies = registry.make_policies(
             job.spec, sampler.environment, torch_device(job.spec.learner.device)
         )

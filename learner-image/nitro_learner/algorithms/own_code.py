@@ -84,8 +84,8 @@ class OwnCode:
         except OwnCodeError as error:
             raise self._unmade(error.told) from error
 
-    def check_constructor(self, made_of: type, *arguments: Any) -> None:
-        """Make sure that a class can be called with these arguments and the settings.
+    def check_constructor(self, made_of: Any, *arguments: Any) -> None:
+        """Make sure that a class or a function can be called with these arguments and the settings.
 
         Raises:
             JobInvalid: it cannot.
@@ -93,7 +93,8 @@ class OwnCode:
         try:
             inspect.signature(made_of).bind(*arguments, **self.settings)
         except TypeError as error:
-            what = f"do not fit the constructor of {self.name}: {error}{defined(made_of)}"
+            kind = "the constructor of " if isinstance(made_of, type) else ""
+            what = f"do not fit {kind}{self.name}: {error}{defined(made_of)}"
             raise self._of_settings(self.settings or ABSENT, f"{what}; {_REMEDY}") from None
 
     def state(self, state: Any) -> dict[str, Any]:

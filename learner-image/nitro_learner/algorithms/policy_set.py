@@ -109,6 +109,17 @@ class PolicySet:
         self.agents = {agent: policy_of[agent] for agent in self.agents}
 
     @property
+    def ended(self) -> bool:
+        """Whether a learner is a training loop of the user's own that has returned: the run shall end."""
+        return any(getattr(learner, "ended", False) for learner in self.learners)
+
+    def close(self) -> None:
+        """End the threads of training loops of the user's own."""
+        for learner in self.learners:
+            if (close := getattr(learner, "close", None)) is not None:
+                close()
+
+    @property
     def max_staleness(self) -> int:
         """How many versions behind a fragment may be for all of the learners; see `OffPolicyLearner`."""
         return min(learner.max_staleness for learner in self._off_policy)

@@ -1,5 +1,6 @@
 """Learning algorithms: `make_policies` builds what a job learns."""
 
+from collections.abc import Collection
 from importlib import import_module, metadata
 from typing import Any
 
@@ -62,8 +63,11 @@ def make_policies(spec: JobSpec, environment: DescribedEnvironment, device: str 
     return PolicySet(learners, {agent: policies[agent] for agent in environment.agents}, record.feeding)
 
 
-def load_own(spec: JobSpec) -> None:
+def load_own(spec: JobSpec, needs: Collection[str]) -> None:
     """Import the job's algorithm if it is the user's own, and check it as far as no environment is needed.
+
+    Args:
+        needs: what the job's scaler asks to be measured.
 
     Raises:
         JobInvalid: it cannot be loaded, is no learner, or does not take the settings.
@@ -71,7 +75,7 @@ def load_own(spec: JobSpec) -> None:
     if spec.algorithm.entry_point is not None:
         from nitro_learner.algorithms.own.learner import load
 
-        load(spec)
+        load(spec, needs)
 
 
 def _learner_of(spec: JobSpec, team: Team, device: str) -> Learner:

@@ -296,10 +296,10 @@ def _failed(what: str, fanout: Fanout, needed: str) -> RoundFailed:
 
 
 @dataclass(frozen=True)
-class Sampler:
+class ActorSampler:
     """A started backend, its cache, and the dispatcher that has the actors sample::
 
-    sampler = await Sampler.open(stack, spec, run, backend)
+    sampler = await ActorSampler.open(stack, spec, run, backend)
     """
 
     backend: ActorBackend

@@ -68,9 +68,10 @@ def _told(spec: JobSpec, errors: Sequence[FieldError], *, elsewhere: bool) -> li
 
 
 def _check_algorithm(spec: JobSpec) -> None:
-    from nitro_learner.algorithms import registry  # loads torch
+    from nitro_learner import scalers  # loads torch
+    from nitro_learner.algorithms import registry
 
-    registry.load_own(spec)
+    registry.load_own(spec, scalers.make(spec).needs)
 
 
 def _check_scaler(spec: JobSpec) -> None:

@@ -24,7 +24,7 @@ from nitro_api.spec.pricing import Pricing
 from nitro_api.spec.scaling import Scaling
 from nitro_learner.algorithms import registry
 from nitro_learner.backends.local import LocalBackend
-from nitro_learner.sampling.dispatch import Dispatcher, Sampler
+from nitro_learner.sampling.dispatch import Dispatcher, ActorSampler
 from nitro_learner.sampling.fragments import end_state
 from nitro_learner.sampling.plans import RoundPlan, State
 
@@ -93,7 +93,7 @@ async def measure(spec: JobSpec) -> Measured:
     spec = spec.model_copy(update={"actor": spec.actor.model_copy(update={"round_deadline_seconds": None})})
     async with contextlib.AsyncExitStack() as stack:
         backend = LocalBackend(spec, _RUN)
-        sampler = await Sampler.open(stack, spec, _RUN, backend)
+        sampler = await ActorSampler.open(stack, spec, _RUN, backend)
         start_seconds = time.monotonic() - began
         policies = registry.make_policies(spec, sampler.environment)
         await sampler.cache.publish_weights(0, policies.encode(_RUN))

@@ -14,7 +14,7 @@ from nitro_learner.backends.knative import KnativeBackend
 from nitro_learner.backends.lambda_backend import LambdaBackend
 from nitro_learner.backends.local import LocalBackend, harmless
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointStore
-from nitro_learner.sampling.dispatch import Sampler
+from nitro_learner.sampling.dispatch import ActorSampler
 from nitro_learner.sampling.evaluation import SLOTS
 from nitro_learner.scalers import Scaler
 from nitro_learner.training import rounds
@@ -112,7 +112,7 @@ def _redis_of(function: LambdaBackendSpec) -> str | None:
 
 async def build(
     sitting: Sitting,
-    sampler: Sampler,
+    sampler: ActorSampler,
     compute: Compute,
     scaler: Scaler,
     meter: Meter,

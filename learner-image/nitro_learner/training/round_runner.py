@@ -21,7 +21,7 @@ from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.backends.cache.base import CacheUnreachable
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling import evaluation
-from nitro_learner.sampling.dispatch import Sampler
+from nitro_learner.sampling.dispatch import ActorSampler
 from nitro_learner.sampling.plans import EvaluationResult, RoundPlan, RoundResult
 from nitro_learner.training.checkpointing import Checkpointing
 from nitro_learner.training.compute import Compute
@@ -63,7 +63,7 @@ class RoundRunner:
 
     spec: JobSpec
     run_id: str
-    sampler: Sampler
+    sampler: ActorSampler
     learner: LearnerParts
     scoring: Scoring
     evaluations: Evaluations

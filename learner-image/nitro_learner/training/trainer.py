@@ -16,7 +16,7 @@ from nitro_learner.algorithms import registry
 from nitro_learner.backends.base import ActorBackend, BackendError
 from nitro_learner.backends.cache.base import CacheError
 from nitro_learner.checkpoints.store import CheckpointError
-from nitro_learner.sampling.dispatch import Sampler
+from nitro_learner.sampling.dispatch import ActorSampler
 from nitro_learner.sampling.plans import EvaluationResult, RoundFailed
 from nitro_learner.scalers import Scaler
 from nitro_learner.training import failures, stop
@@ -114,21 +114,22 @@ class Trainer:
     async def _open(self, stack: contextlib.AsyncExitStack, compute: Compute) -> RoundRunner:
         """Start the actors, build what learns and continue from the checkpoint."""
         scaler = self._scaler or scalers.make(self._spec)
-        registry.load_own(self._spec)  # before actors start for it
+        registry.load_own(self._spec, scaler.needs)  # before actors start for it
         sampler = await self._start(stack)
         self.environment = sampler.environment
         runner = await build(
             self._sitting, sampler, compute, scaler, self._meter, self._listeners, self._stop
         )
+        stack.callback(runner.learner.policies.close)
         device = device_name(self._spec.learner.device)
         fields = {"run": self._sitting.id, "round": runner.state.round, "device": device}
         logger.info("run started", extra={"fields": fields})
         return runner
 
-    async def _start(self, stack: contextlib.AsyncExitStack) -> Sampler:
+    async def _start(self, stack: contextlib.AsyncExitStack) -> ActorSampler:
         """Start the actors. What a start has cost is written down even if it fails."""
         try:
-            opening = Sampler.open(stack, self._spec, self._sitting.id, self._backend)
+            opening = ActorSampler.open(stack, self._spec, self._sitting.id, self._backend)
             return await unless(opening, self._stop)
         except BaseException:
             if bills := self._backend.take_bills():
@@ -163,6 +164,8 @@ class Trainer:
                     return reason
                 if self._stop.is_set() or self._ending:
                     raise Interrupted
+                if runner.learner.policies.ended:
+                    return stop.StopReason("LoopEnded", f"the loop returned after round {runner.state.round}")
                 self._follow_rounds(limits.rounds)
                 await runner.run(limits)
         except Interrupted:

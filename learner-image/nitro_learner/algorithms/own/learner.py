@@ -1,4 +1,4 @@
-"""A learner of the user's own, the class that spec.algorithm.entryPoint names.
+"""A learner of the user's own, the class or the training loop that spec.algorithm.entryPoint names.
 
 What it raises and what it returns is checked here, so that the rest of the learner meets an algorithm like
 any other.
@@ -6,7 +6,8 @@ any other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
@@ -24,6 +25,7 @@ from nitro_learner.algorithms.base import (
     StateMisfit,
     UpdateResult,
 )
+from nitro_learner.algorithms.own.loop import OwnLoop
 from nitro_learner.algorithms.own.ppo import OwnPpo
 from nitro_learner.algorithms.own_code import OwnCode, OwnCodeError, defined
 from nitro_learner.data.batch import Fragment
@@ -34,8 +36,11 @@ _PASSING = (FloatingPointError, JobInvalid, NetworkMisfit, StateMisfit, TeamMisf
 _PROTOCOLS: Mapping[Feeding, type] = {"rounds": OnPolicyLearner, "arrivals": OffPolicyLearner}
 
 
-def load(spec: JobSpec) -> type[Any]:
-    """Import the class, and check it and its settings as far as no environment is needed.
+def load(spec: JobSpec, needs: Collection[str] = ()) -> Any:
+    """Import the class or the loop, and check it and its settings as far as no environment is needed.
+
+    Args:
+        needs: what the job's scaler asks to be measured.
 
     Raises:
         JobInvalid: it cannot be loaded, is no learner, or does not take the settings.
@@ -43,7 +48,8 @@ def load(spec: JobSpec) -> type[Any]:
     code = _code_of(spec)
     loaded, record = code.load(), spec.algorithm.record
     if not isinstance(loaded, type):
-        raise code.invalid(f"must name a class, and names {traces.shown(loaded)}; {_FORMS}")
+        _check_loop(spec, code, loaded, needs)
+        return loaded
     protocol = _PROTOCOLS[record.feeding]
     members = sorted(_methods(Learner) | _methods(protocol))
     if lacking := [name for name in members if not callable(getattr(loaded, name, None))]:
@@ -68,11 +74,18 @@ def make(spec: JobSpec, team: Team, device: str) -> Learner:
         NetworkMisfit: the network does not fit the observations.
     """
     code = _code_of(spec)
+    loaded = load(spec)
+    if not isinstance(loaded, type):
+        return OwnLoop(code, loaded, team, device)
     kind = OwnOnPolicy if spec.algorithm.record.feeding == "rounds" else OwnOffPolicy
-    return kind(code, load(spec), team, device)
+    return kind(code, loaded, team, device)
 
 
 _FORMS = "derive it from nitro_learner.algorithms.own.OwnPpo, or give it all of these methods"
+_TWO = (
+    "name a class, which is an algorithm, or a function of the two parameters (sampler, run), which is a "
+    "training loop"
+)
 
 
 class OwnLearner:
@@ -148,6 +161,30 @@ class OwnOffPolicy(OwnLearner):
     def end_round(self, round: int) -> dict[str, UpdateResult]:
         where = f"end_round of round {round}"
         return self._results(where, self._call("end_round", round, where=where))
+
+
+def _check_loop(spec: JobSpec, code: OwnCode, loop: Any, needs: Collection[str]) -> None:
+    """Make sure that a training loop can be called, fed and scaled.
+
+    Raises:
+        JobInvalid: it cannot.
+    """
+    if not callable(loop):
+        raise code.invalid(f"names {traces.shown(loop)}; {_TWO}")
+    try:
+        inspect.signature(loop).bind(None, None)
+    except TypeError as error:
+        raise code.invalid(f"names what cannot be called so: {error}{defined(loop)}; {_TWO}") from None
+    code.check_constructor(loop, None, None)
+    if spec.algorithm.record.feeding != "rounds":
+        message = "is not for a training loop of your own, which gets whole rounds; set it to ppo"
+        raise JobInvalid([FieldError("spec.algorithm.name", spec.algorithm.name, message)])
+    if needs:
+        message = (
+            f"needs the objective's {' and '.join(sorted(needs))}, which is not known of a training loop of "
+            "your own; choose fixed, schedule, growth or a scaler of your own"
+        )
+        raise JobInvalid([FieldError("spec.scaling.scaler", spec.scaling.decider, message)])
 
 
 def _code_of(spec: JobSpec) -> OwnCode:

@@ -137,7 +137,6 @@ def test_a_learner_of_arrivals_is_fed_as_the_algorithm_that_name_has() -> None:
     ("name", "settings", "path", "told"),
     [
         ("nowhere:A2C", None, "entryPoint", "cannot be loaded (No module named 'nowhere'); run nitro in"),
-        ("function", None, "entryPoint", "must name a class, and names <function function at "),
         ("Partial", None, "entryPoint", "a class without adopt, begin_round, copy_slots, load_state_dict, "),
         ("Partial", None, "entryPoint", f"update ({FILE}:{{Partial}}), which OnPolicyLearner of nitro_"),
         ("A2C", {"critc": 1}, "settings.critc", "is no setting; own_algorithms:A2C has critic, entropy: "),
