@@ -93,8 +93,8 @@ def _files(policy: TrainedPolicy, format: str, run: Run | None) -> dict[str, byt
         return {EXPORTED: write_exported(policy)}
     if any(weights.network["kind"] == onnx.KIND for weights in policy.weights.policies.values()):
         raise CommandError(
-            f"--format {format} is not for a network of your own (spec.network.entryPoint); take safetensors, "
-            "which nitro.load and nitro serve play"
+            f"--format {format} is not for a network of your own (spec.network.entryPoint); take "
+            "safetensors, which nitro.load and nitro serve play"
         )
     try:
         from nitro_learner.deployment.export.hub import as_hub

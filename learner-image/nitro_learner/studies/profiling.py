@@ -24,7 +24,7 @@ from nitro_api.spec.pricing import Pricing
 from nitro_api.spec.scaling import Scaling
 from nitro_learner.algorithms import registry
 from nitro_learner.backends.local import LocalBackend
-from nitro_learner.sampling.dispatch import Dispatcher, ActorSampler
+from nitro_learner.sampling.dispatch import ActorSampler, Dispatcher
 from nitro_learner.sampling.fragments import end_state
 from nitro_learner.sampling.plans import RoundPlan, State
 
