@@ -71,7 +71,8 @@ class Ppo:
             model = RecurrentModel
         self._model = model(team, device)
         self._team, self.settings, self._device = team, self._model.settings, device
-        self._graphs = graphs_on(device, "A gradient step")
+        # What a network of the user's own computes outside of PyTorch would not be repeated.
+        self._graphs = None if team.network.entry_point else graphs_on(device, "A gradient step")
         self._trainings: Recent[Training[Any]] = Recent(_MOST_TRAININGS)
         self._networks = {agent_class.name: self._model.network(agent_class) for agent_class in team.classes}
         self._groups = Groups.initial(team)

@@ -11,6 +11,7 @@ import torch
 from learner_support import HOPPER, fragment, job, learner_of
 from nitro_api import JobInvalid
 from nitro_learner.algorithms.base import StateMisfit
+from nitro_learner.algorithms.ppo import learning
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.boosting.hvp import Hessian
 from nitro_learner.boosting.surrogate import Objective
@@ -93,6 +94,12 @@ def _inner(algorithm: Any) -> Ppo:
     inner = getattr(algorithm, "_learner", algorithm)
     assert isinstance(inner, Ppo)
     return inner
+
+
+def test_its_steps_are_not_captured_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "graphs_on", lambda *_: pytest.fail("it asks for graphs"))
+    (fragments,) = rounds(1)
+    learner("Perceptron").update(fragments, 1)
 
 
 def test_it_goes_on_from_its_state_to_the_bit_and_refuses_another_ones() -> None:
