@@ -102,6 +102,9 @@ _USUAL: Rows = (
     ("scaling.maxActors",         8,            8),
     ("scaling.initialActors",     2,            2),
 )
+_SAC: Rows = (
+    ("targetEntropy",             None,         None),
+)
 _DETERMINISTIC: Rows = (
     ("network.hiddenSizes",       [400, 300],   [256, 256]),
     ("learningRate",              1e-3,         1e-3),
@@ -136,6 +139,7 @@ RECORDS = (
         "sac",
         "soft actor-critic of one agent with continuous actions, from fragments as they arrive",
         SacHyperparameters,
+        _SAC,
     ),
     _record(
         "td3",
