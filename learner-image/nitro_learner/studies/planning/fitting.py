@@ -40,8 +40,12 @@ class ObservedRound:
     evaluation: float = 0.0
 
 
-def fit(measured: Sequence[ObservedRound], room: Room, rounds: RoundShape, start: float) -> Times:
-    """The times of the model, from rounds that were measured in `room`, one at least."""
+def fit(runs: Sequence[Sequence[ObservedRound]], room: Room, rounds: RoundShape, start: float) -> Times:
+    """The times of the model, from the rounds of trainings that were measured in `room`, one at least each.
+
+    A first round is no example of others, where there are others.
+    """
+    measured = [one for run in runs for one in run[1:] or run]
     plain = [one for one in measured if not one.evaluation] or [*measured]
     fewest = min(one.actors for one in plain)
     full = [one for one in plain if one.actors >= room.places]
@@ -60,16 +64,14 @@ def fit(measured: Sequence[ObservedRound], room: Room, rounds: RoundShape, start
     )
     # Without the evaluation, which these rounds do not have.
     bare = replace(times, evaluation=0.0)
-    ratios = [
-        one.seconds / round_time(bare, one.actors, crowded(room, one.actors), rounds).total for one in plain
-    ]
+
+    def modelled(one: ObservedRound) -> float:
+        return round_time(bare, one.actors, crowded(room, one.actors), rounds).total
+
+    ratios = [one.seconds / modelled(one) for one in plain]
+    first = fmean(max(0.0, run[0].seconds - modelled(run[0])) for run in runs)
     low, high = (float(bound) for bound in np.quantile(ratios, [OUTSIDE, 1 - OUTSIDE]))
-    return replace(times, low=low, high=high)
-
-
-def steady(measured: Sequence[ObservedRound]) -> Sequence[ObservedRound]:
-    """The rounds of a training without its first, which compiles and fills caches, where there are others."""
-    return measured[1:] or measured
+    return replace(times, low=low, high=high, first=first)
 
 
 def crowded(room: Room, actors: int) -> Room:

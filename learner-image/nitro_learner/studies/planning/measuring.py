@@ -7,11 +7,12 @@ from typing import Any
 
 from nitro_actor.processor import cores
 from nitro_api import JobSpec
+from nitro_learner import scalers
 from nitro_learner.backends.local import processes_of
 from nitro_learner.boosting.detector import transitions
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.studies.planning import plan, probe
-from nitro_learner.studies.planning.fitting import fit, steady
+from nitro_learner.studies.planning.fitting import fit
 from nitro_learner.studies.planning.model import Room, RoundShape, Times
 from nitro_learner.studies.planning.plan import BACKENDS, Plan
 from nitro_learner.studies.planning.runs import PastRun, Reached
@@ -32,9 +33,7 @@ def planned(source: Any, overrides: Sequence[str]) -> Plan:
     local = resolved_job(source, [*overrides, *BEGUN_HERE, *backend_overrides("Local")])
     measured = probe.measure(local)
     room = Room(measured.processes, cores(), crowded=True)
-    times = fit(
-        steady(measured.rounds), room, RoundShape(1, 1, overlapping=_overlaps(job.spec)), measured.start
-    )
+    times = fit([measured.rounds], room, RoundShape(1, 1, overlapping=_overlaps(job.spec)), measured.start)
     # The probe's rounds have one actor at least, and the detector measures as many transitions.
     return plan.make(
         job.metadata.name, job.spec, _detecting(times, local.spec, job.spec, fewest=1), measured.processes
@@ -63,12 +62,17 @@ def planned_from(
     for run in runs:
         _check_alike(run, first, "the other runs")
         _check_alike(run, job.spec, "the job")
+    if _measures(job.spec) and not _measures(first):
+        raise RunDirError(
+            f"{paths[0]}: its scaler {first.scaling.decider} measures nothing, and that of the job, "
+            f"{job.spec.scaling.decider}, does. Give runs with that scaler, or set spec.scaling.scaler: fixed"
+        )
     here = first.backend.type == "Local"
     processes = processes_of(first)
     most = max(one.actors for run in runs for one in run.rounds)
     room = Room(processes, cores(), crowded=True) if here else Room(most)
     rounds = RoundShape(first.scaling.min_actors, 1, overlapping=_overlaps(first))
-    times = fit([one for run in runs for one in steady(run.rounds)], room, rounds, 0.0)
+    times = fit([run.rounds for run in runs], room, rounds, 0.0)
     made = plan.make(
         job.metadata.name,
         job.spec,
@@ -85,8 +89,14 @@ def _overlaps(spec: JobSpec) -> bool:
     return spec.algorithm.record.feeding == "arrivals"
 
 
+def _measures(spec: JobSpec) -> bool:
+    return bool(scalers.make(spec).needs)
+
+
 def _detecting(times: Times, measured: JobSpec, planned: JobSpec, *, fewest: int) -> Times:
     """The times with the detector of the planned job, which may measure more transitions."""
+    if not _measures(planned):
+        return replace(times, detector=0.0)
     had = min(transitions(measured), fewest * measured.environment.rollout_length)
     return replace(times, detector=times.detector * transitions(planned) / had)
 

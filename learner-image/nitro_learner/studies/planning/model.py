@@ -39,6 +39,7 @@ class Times:
         detector: a measurement for the scaler; 0 where it asks for none.
         evaluation: an evaluation, all its requests together; 0 where none was measured.
         start: until the first round could begin.
+        first: that the first round takes beyond later ones: it compiles, and fills caches.
         low, high: of the measured rounds' seconds over what this model gives for them, the interval that has
             four fifths of them.
     """
@@ -51,6 +52,7 @@ class Times:
     detector: float = 0.0
     evaluation: float = 0.0
     start: float = 0.0
+    first: float = 0.0
     low: float = 1.0
     high: float = 1.0
 

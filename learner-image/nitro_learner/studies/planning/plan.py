@@ -163,7 +163,7 @@ def choice(spec: JobSpec, times: Times, processes: int, backend: Backend, actors
     ending = RoundTime(last, last, 0.0, 0.0, 0.0, 0.0)
     end = _cost(spec, backend, ending, GapUse(), actors, _parts(played, rounds.slots))
     start = _start(times, backend)
-    around = _around(spec, backend, actors, start)
+    around = _around(spec, backend, actors, start, times.first)
     return PlanChoice(
         backend=backend,
         actors=actors,
@@ -173,7 +173,7 @@ def choice(spec: JobSpec, times: Times, processes: int, backend: Backend, actors
         round_seconds=one.total,
         sampling_seconds=one.alone,
         work=one.share,
-        seconds=start + count * one.total + last,
+        seconds=start + times.first + count * one.total + last,
         dollars=count * cost.total + end.total + around,
     )
 
@@ -231,12 +231,16 @@ def _cost(
     return RoundCost(learner_cost(pricing, one.total), use.dollars(pricing, slept=gap.asleep > 0))
 
 
-def _around(spec: JobSpec, backend: Backend, actors: int, start: float) -> float:
-    """Dollars for pods before the first round and after the last one."""
-    if backend not in ("knative", "pool") or spec.pricing.model == "vm":
-        return 0.0
+def _around(spec: JobSpec, backend: Backend, actors: int, start: float, first: float) -> float:
+    """Dollars for what the first round takes beyond others, and for pods before it and after the last one."""
+    if spec.pricing.model == "vm":
+        return vm_cost(spec.pricing, first).total
+    learner = learner_cost(spec.pricing, first)
+    if backend not in ("knative", "pool"):
+        return learner
     pods = math.ceil(actors / spec.actor.per_pod)
-    return _use(spec, pods * start, 0.0, pods * USUAL.drain).dollars(spec.pricing, slept=False)
+    use = _use(spec, pods * (start + first), 0.0, pods * USUAL.drain)
+    return learner + use.dollars(spec.pricing, slept=False)
 
 
 def _use(spec: JobSpec, awake: float, asleep: float, draining: float) -> PodUse:

@@ -57,7 +57,6 @@ class Probe(Listener):
     trainer: Trainer | None = None
     _began: float = field(default_factory=time.monotonic)
     _worked: float = 0.0
-    _invoked: int = 0
     _detector: float = 0.0
 
     def on_run_started(self, **_: object) -> None:
@@ -66,8 +65,8 @@ class Probe(Listener):
     def on_round_done(self, report: RoundReport) -> None:
         work, learned = report.counters.work, report.counters.learned
         played = work.seconds - self._worked - learned * report.seconds_actor
-        evaluated = work.invocations - self._invoked > report.actors + report.retries
-        self._worked, self._invoked = work.seconds, work.invocations
+        evaluated = report.evaluation_mean is not None
+        self._worked = work.seconds
         self.rounds.append(
             ObservedRound(
                 actors=report.actors,

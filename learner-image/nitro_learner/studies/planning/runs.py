@@ -64,8 +64,8 @@ def _rounds(
         learned = max(1, round((steps - before) / spec.environment.rollout_length))
         before = steps
         actor, details = row["seconds_actor"] or 0.0, paid.get(number, {})
-        more = details.get("invocations", 0) > learned + (row["retries"] or 0)
-        played = max(0.0, details.get("billedSeconds", 0.0) - learned * actor) if more else 0.0
+        evaluated = row["evaluation_mean"] is not None
+        played = max(0.0, details.get("billedSeconds", 0.0) - learned * actor) if evaluated else 0.0
         yield ObservedRound(
             actors=int(row["actors"] or 1),
             learned=learned,

@@ -8,7 +8,7 @@ import pytest
 
 from nitro_api import JobSpec, load_job, resolve
 from nitro_learner.studies.planning import plan, view
-from nitro_learner.studies.planning.fitting import ObservedRound, fit, steady
+from nitro_learner.studies.planning.fitting import ObservedRound, fit
 from nitro_learner.studies.planning.model import Line, Room, RoundShape, Times, round_time
 from nitro_learner.studies.planning.pods import gap_use
 
@@ -96,11 +96,11 @@ def test_the_times_of_rounds_that_follow_the_model_are_found() -> None:
         measured.append(
             ObservedRound(actors, actors, one.total, one.sample, update, 0.0, 0.0, one.work, TIMES.detector)
         )
-    measured[0] = replace(measured[0], update=99.0, seconds=120.0)  # it compiles
-    found = fit(steady(measured), room, rounds, TIMES.start)
+    measured[0] = replace(measured[0], update=99.0, seconds=measured[0].seconds + 97.75)  # it compiles
+    found = fit([measured], room, rounds, TIMES.start)
     assert (found.actor, found.crowded, found.call) == pytest.approx((2.0, 3.0, 0.5))
     assert (found.update.base, found.update.each, found.rest) == pytest.approx((1.0, 0.25, 0.1))
-    assert (found.low, found.high) == pytest.approx((1.0, 1.0))
+    assert (found.low, found.high, found.first) == pytest.approx((1.0, 1.0, 97.75))
 
 
 def test_a_job_s_time_and_dollars_by_hand() -> None:
@@ -115,6 +115,9 @@ def test_a_job_s_time_and_dollars_by_hand() -> None:
     # 4.6 s a round, 10 s until the pods are ready and 30 s until they are gone, with 0.275 vCPU each.
     assert pool.seconds == pytest.approx(10 + 10 * 4.6)
     assert pool.dollars == pytest.approx(0.046 + 4 * (10 * 4.6 + 10 + 30) * (1e-4 + 0.275e-3))
+    compiling = plan.choice(spec(), replace(times, first=5.0), 2, "local", 4)
+    assert compiling.seconds == pytest.approx(local.seconds + 5)
+    assert compiling.dollars == pytest.approx(local.dollars + 0.005)
     function = plan.choice(spec(), times, 2, "lambda", 4)
     # 1 GB is 1024/1769 of a core.
     seconds = 2.0 * 1769 / 1024

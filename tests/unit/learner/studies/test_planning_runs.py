@@ -77,6 +77,7 @@ def test_the_rounds_of_a_run_give_the_times_of_the_model(tmp_path: Path) -> None
     assert (times.actor, times.crowded, times.detector, times.rest) == pytest.approx((2.0, 2.0, 0.2, REST))
     assert (times.update.base, times.update.each) == pytest.approx((1.0, 0.5))
     assert times.evaluation == pytest.approx(3.0)
+    assert times.first == pytest.approx(30.0, rel=0.05)
     four = plan.of("local", 4)
     assert four.round_seconds == pytest.approx(4.0 + 3.0 + REST, rel=0.05)
     assert four.rounds == 10
@@ -103,6 +104,15 @@ def test_runs_of_another_environment_are_refused(tmp_path: Path) -> None:
         planned_from(None, (), [run, away])
     # Of a run elsewhere nothing is known of this machine.
     assert {one.backend for one in planned_from(None, (), [away]).choices} == {"knative", "lambda", "pool"}
+
+
+def test_a_scaler_that_measures_is_planned_by_runs_that_did(tmp_path: Path) -> None:
+    fixed = {"scaler": "fixed", "minActors": 1, "maxActors": 4, "initialActors": 2}
+    run = run_folder(tmp_path / "run", MEANS, scaling=fixed)
+    with pytest.raises(RunDirError, match=r"its scaler fixed measures nothing, and that of the job, nitro"):
+        planned_from(job(), (), [run])
+    measured = run_folder(tmp_path / "measured", MEANS)
+    assert planned_from(job(scaling=fixed), (), [measured]).times.detector == 0.0
 
 
 def test_when_seeds_reached_a_return_and_when_they_did_not(tmp_path: Path) -> None:
