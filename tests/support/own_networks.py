@@ -54,6 +54,21 @@ class Attention(nn.Module):
         return self.last(self.layer(self.embed(x[..., None])).flatten(1))
 
 
+class Pixels(nn.Module):
+    """Convolutions of images as bytes."""
+
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        height, width, channels = shape
+        self.convolution = nn.Conv2d(channels, 4, 3, padding=1)
+        self.last = nn.Linear(4 * height * width, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dtype != torch.uint8:
+            raise TypeError(f"{x.dtype} are no bytes")
+        return self.last(self.convolution(x.permute(0, 3, 1, 2) / 255).relu().flatten(1))
+
+
 class Wide(Net):
     """One number too many."""
 

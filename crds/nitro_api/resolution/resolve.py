@@ -109,10 +109,10 @@ def _resolve_environment(spec: GivenSpec) -> None:
 
 def preset_of(spec: GivenSpec) -> dict[str, Any]:
     """The preset's values for a job whose network's type is known."""
-    conv = spec.network.type == "conv"
-    return preset_values(
-        spec.algorithm.preset, algorithm=spec.algorithm.name, atari=spec.environment.is_atari, conv=conv
-    )
+    own, atari = spec.network.type == "own", spec.environment.is_atari
+    conv = spec.network.type == "conv" or (own and atari)  # both see the images
+    values = preset_values(spec.algorithm.preset, algorithm=spec.algorithm.name, atari=atari, conv=conv)
+    return {path: value for path, value in values.items() if not (own and path == "network.convLayers")}
 
 
 def _resolve_rollout(spec: GivenSpec, preset: dict[str, Any]) -> None:

@@ -27,7 +27,8 @@ the update. 128 is what `paper` has (docs/performance.md)."""
 def transitions(spec: JobSpec) -> int:
     """M of a resolved job: I_min * T, what a round has at least, and of images no more than MOST_IMAGES."""
     least = spec.scaling.min_actors * spec.environment.rollout_length
-    return min(least, MOST_IMAGES) if spec.network.type == "conv" else least
+    images = spec.network.type == "conv" or (spec.network.type == "own" and spec.environment.is_atari)
+    return min(least, MOST_IMAGES) if images else least
 
 
 @dataclass(frozen=True, slots=True)

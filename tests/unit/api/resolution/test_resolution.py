@@ -412,3 +412,8 @@ def test_an_entry_point_alone_makes_the_network_ones_own() -> None:
     assert (network.type, network.hidden_sizes, network.settings) == ("own", [], {"width": 3})
     assert resolve(load_job(resolved.to_yaml())).to_dict() == resolved.to_dict()
     assert network.critic_entry_point is None, "it is the policy's"
+    game = resolve(job("spec.environment.id=ALE/Pong-v5", "spec.network.entryPoint=mine:Net"))
+    built_in = resolve(job("spec.environment.id=ALE/Pong-v5"))
+    assert game.spec.network.conv_layers is None
+    assert game.spec.algorithm == built_in.spec.algorithm, "it sees the images as they are"
+    assert resolve(load_job(game.to_yaml())).to_dict() == game.to_dict()

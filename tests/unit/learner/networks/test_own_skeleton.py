@@ -14,9 +14,10 @@ import torch
 
 import own_networks
 from actor_support import environment
+from nitro_actor import masks, wire
 from nitro_actor import onnx as played
-from nitro_actor import wire
 from nitro_actor.policy import Policies
+from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_learner.networks.own import playing, skeleton
 
@@ -45,6 +46,23 @@ def test_actors_play_what_torch_computes_with_each_versions_tensors(made_of: typ
             for tensor in skeleton.named_tensors(module).values():
                 if tensor.is_floating_point():
                     tensor.mul_(1.5)
+
+
+def test_images_stay_bytes_and_masked_actions_are_never_chosen() -> None:
+    image, action = {"shape": [6, 5, 2], "dtype": "uint8"}, {"kind": "discrete", "n": 3, "masked": True}
+    agents = AgentClass("agent", ("agent",), image, action, mortal=False)
+    module = own_networks.Pixels((6, 5, 2), 3).eval()
+    file = playing.made(module, agents)
+    container = WeightsContainer.of_one_agent("run", 0, playing.weights(module, file, agents))
+    policies = Policies(container, [agents]).classes["agent"]
+    observations = np.random.default_rng(0).integers(0, 256, (7, 6, 5, 2), np.uint8)
+    available = np.random.default_rng(1).random((7, 3)) < 0.5
+    available[:, 1] = True
+    found = np.empty((7, 3), np.float32)
+    policies.distribution(observations, available, found)
+    with torch.no_grad():
+        expected = module(torch.from_numpy(observations)).numpy()
+    np.testing.assert_allclose(found, np.where(available, expected, masks.UNAVAILABLE), atol=2e-6)
 
 
 @pytest.mark.parametrize(
