@@ -16,6 +16,7 @@ import nitro_learner as nitro
 from apiserver import ApiServer
 from forked import Forked
 from nitro_api import JobInvalid, JobStatus, resolve_stored
+from nitro_api.loading.yamlfile import UNTYPED
 from nitro_learner.cluster import handle
 from nitro_learner.cluster import jobs as cluster_jobs
 from nitro_learner.cluster.job import JobClient
@@ -205,6 +206,9 @@ def test_floats_of_the_environment_stay_floats_on_the_cluster(platform: Platform
     sent = nitro.submit({**JOB, "spec": {"environment": environment}}, namespace=platform.namespace)
     assert platform.get()["spec"]["environment"]["kwargs"] == {"g": {"$float": 10}}
     assert repr(sent.job.spec.environment.kwargs["g"]) == "10.0"
+    spec = {section: {name: {"x": 1.0, "y": 0.5}} for _, section, name in UNTYPED}
+    cluster_jobs.mark_floats(spec)
+    assert spec == {section: {name: {"x": {"$float": 1.0}, "y": 0.5}} for _, section, name in UNTYPED}
 
 
 WRONG: list[tuple[dict[str, Any], dict[str, Any], type[Exception], str]] = [

@@ -13,6 +13,7 @@ from kubernetes.client import ApiClient, CoreV1Api, VersionApi
 from kubernetes.client.exceptions import ApiException
 
 from nitro_api import GROUP, PLURAL, VERSION, NitroTrainingJob
+from nitro_api.loading.yamlfile import UNTYPED
 from nitro_api.spec.free_json import marked
 from nitro_learner.cluster.api import TIMEOUT_SECONDS, NoCluster, backoff, connect, current_namespace
 
@@ -188,7 +189,8 @@ def object_of(job: NitroTrainingJob) -> Job:
 
 def mark_floats(spec: dict[str, Any]) -> None:
     """Write `{$float: 1}` in place of 1.0 where a job's own constructors get it: the API server stores 1."""
-    for parent, name in ((spec["environment"], "kwargs"), (spec.get("scaling", {}), "settings")):
+    for _, section, name in UNTYPED:
+        parent = spec.get(section) or {}
         if name in parent:
             parent[name] = marked(parent[name])
 
