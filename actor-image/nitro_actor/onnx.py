@@ -61,8 +61,7 @@ class OnnxNetwork:
         if type(outputs) is not int or outputs < 1 or not isinstance(tensors, dict):
             raise wire.WireError(f"weights: network {KIND} needs outputs, a width, and tensors, a mapping")
         specs = {SKELETON: wire.TensorSpec("uint8", (None,))}
-        for name, described in tensors.items():
-            dtype, sizes = described
+        for name, (dtype, sizes) in tensors.items():
             specs[f"{PREFIX}{name}"] = wire.TensorSpec(dtype, tuple(sizes))
         return specs, outputs
 

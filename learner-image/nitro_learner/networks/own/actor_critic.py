@@ -173,6 +173,7 @@ class OwnActorCritic(ActorCritic):
             maker, path = next(made)
             return OwnShape(maker, heads["head"], path)
 
+        # Not the inputs but the observation's shape makes a module, so `make` does not need them.
         PoliciesWithCritics.__init__(self, 0, 0, network, agents.action, make, alone=True)
         dtype = playing.seen_dtype(agents, normalised=normalised)
         policy, critic = self.policy.module, self.critic.module

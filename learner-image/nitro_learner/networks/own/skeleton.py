@@ -41,6 +41,10 @@ BATCHES = (1, 2, 8)
 _OURS = Path(nitro_learner.__file__).parent
 _NEAR = 1e-4
 """Difference of outputs that is rounding, as a share of the largest one."""
+INSTALL = (
+    f"{installing('train', 'onnx')}, on a cluster use a learner image that was built with "
+    "--build-arg EXTRAS=onnx"
+)
 _EXPORTING = threading.Lock()
 """torch.export is of the whole process, so one thread exports at a time."""
 
@@ -332,9 +336,3 @@ def _quietly() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-
-
-INSTALL = (
-    f"{installing('train', 'onnx')}, on a cluster use a learner image that was built with "
-    "--build-arg EXTRAS=onnx"
-)
