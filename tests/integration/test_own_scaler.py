@@ -90,9 +90,11 @@ def test_one_that_raises_ends_the_run_with_its_line_and_goes_on_once_it_is_mende
     assert (again.returncode, "raised ValueError" in again.stderr) == (1, True), (
         "a resume alone does not help"
     )
+    assert "Python files are others" not in again.stderr
     (folder / "mine.py").write_text(SOURCE.replace("outcome.round == self.fails", "False"))
     done = nitro("train", "--resume", "run")
     assert done.returncode == 0, done.stderr
+    assert "mine:Mean: its Python files are others than at this run's last start" in done.stderr
     assert [row["round"] for row in rows_of(Path("run"))] == list("123456")
 
 

@@ -1,7 +1,7 @@
 """The run folder: job.yaml, metrics.csv, ledger.jsonl, log.jsonl, actors.log, summary.json, result.png,
 checkpoints/ and tensorboard/. A run of several agents has policies.csv and sharing.jsonl as well. The folder
 checkpoints/attachments/ has what many checkpoints share: a replay buffer's rounds. A run that began with the
-policies of another one (`nitro train --from`) has start.json.
+policies of another one (`nitro train --from`) has start.json, and one with parts of the user's own own.json.
 """
 
 import json
@@ -63,6 +63,7 @@ class RunDir:
         self.log = path / "log.jsonl"
         self.actors = path / "actors.log"
         self.start = path / "start.json"
+        self.own = path / "own.json"
         self.summary = path / "summary.json"
         self.plot = path / "result.png"
         self.checkpoints = path / "checkpoints"
@@ -151,6 +152,7 @@ class RunDir:
             self.ledger,
             self.log,
             self.start,
+            self.own,
             self.summary,
             self.plot,
         )
@@ -189,6 +191,10 @@ class RunDir:
         if start and not {"from", "run", "round"} <= start.keys():
             raise RunDirError(f"{self.start} is damaged: it names no run.")
         return start
+
+    def read_own(self) -> dict[str, Any]:
+        """What own.json says of the user's own parts, the digest of each one's files; else empty."""
+        return self._read_object(self.own)
 
     def read_summary(self) -> dict[str, Any]:
         """What summary.json says; empty while the run has not ended, or when it was broken off.

@@ -17,6 +17,7 @@ from nitro_api.costs.ledger import Ledger, LedgerCorrupt
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, CheckpointStore
 from nitro_learner.run.learner_functions import function_cost
 from nitro_learner.run.metrics_file import read_numbers
+from nitro_learner.run.own_files import keep_digests
 from nitro_learner.run.rundir import RunDir, RunDirError, write_text
 from nitro_learner.run.same_job import check_same_job, check_same_schedule
 from nitro_learner.run.source import Start, begin_with, take_run
@@ -118,6 +119,7 @@ def open_run(
         torch_device(job.spec.learner.device)  # before anything starts
         folder.path.mkdir(parents=True, exist_ok=True)
         write_text(folder.job, job.to_yaml())
+        keep_digests(folder, job.spec, begun=begun)
     return OpenRun(
         job,
         run_id or secrets.token_hex(4),
