@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import torch
 
 import nitro_learner as nitro
 from nitro_api import JobInvalid
+from nitro_learner.networks.own.skeleton import Unfit
 from nitro_learner.training.failures import TrainingFailed
+from own_networks import Net
 
 SMALL = {"id": "CartPole-v1", "rolloutLength": 60, "envsPerActor": 3}
 WRONG = """\
@@ -59,6 +62,18 @@ def test_actors_play_the_network_as_it_is_and_go_on_with_their_episodes() -> Non
     assert "nitro-sampler" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_actors_play_a_module_of_ones_own() -> None:
+    module = Net((4,), 2)
+    with nitro.Sampler(SMALL, actors=1, processes=1) as sampler:
+        for _ in range(2):
+            batch = sampler.collect(module)
+            expected = copy.deepcopy(module).eval()(batch.observations.flatten(0, 1)).detach()
+            torch.testing.assert_close(batch.distribution.flatten(0, 1), expected, rtol=1e-3, atol=1e-4)
+            with torch.no_grad():
+                for parameter in module.parameters():
+                    parameter.add_(0.1)
+
+
 def test_a_mistake_has_its_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "wrong.py").write_text(WRONG)
     monkeypatch.chdir(tmp_path)
@@ -67,7 +82,9 @@ def test_a_mistake_has_its_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         nitro.Sampler({"id": "CartPole-v1", "rolloutLength": 0})
     environment = {"entryPoint": "wrong:Wrong", "rolloutLength": 8, "envsPerActor": 1}
     with nitro.Sampler(environment, actors=1, processes=1) as sampler:
-        with pytest.raises(TypeError, match="actors cannot play; give it a module that sampler"):
-            sampler.collect(torch.nn.Linear(2, 2))
+        with pytest.raises(TypeError, match="collect got 3; give it a"):
+            sampler.collect(3)  # type: ignore[arg-type]
+        with pytest.raises(Unfit, match="forward gave float32"):
+            sampler.collect(torch.nn.Linear(2, 3))
         with pytest.raises(TrainingFailed, match=rf"no way.*wrong.py:{line}"):
             sampler.collect(sampler.network())

@@ -93,26 +93,28 @@ def loop(sampler: Any, run: Any, rate: float = 0.01, rounds: int = 0, wrong: str
     if wrong == "nothing":
         return
     network = sampler.network()
-    optimiser = torch.optim.SGD(network.parameters(), rate, momentum=0.9)
+    parameters = list(network.policy.parameters())
+    velocity = [torch.zeros_like(parameter) for parameter in parameters]
     if run.restored is not None:
         network.load_state_dict(run.restored["network"])
-        optimiser.load_state_dict(run.restored["optimiser"])
+        velocity = run.restored["velocity"]
     while not rounds or run.round <= rounds:
         batch = sampler.collect(torch.nn.Linear(1, 1) if wrong == "module" else network)
         if wrong == "raises":
             raise RuntimeError("no gradient today")
-        parameters = network.policy(batch.observations.flatten(0, 1))
-        log_probs = sampler.distribution.log_prob(parameters, batch.actions.flatten(0, 1))
+        outputs = network.policy(batch.observations.flatten(0, 1))
+        log_probs = sampler.distribution.log_prob(outputs, batch.actions.flatten(0, 1))
         loss = -(log_probs * batch.rewards.flatten()).mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+        for parameter, moved, by in zip(
+            parameters, velocity, torch.autograd.grad(loss, parameters), strict=True
+        ):
+            parameter.data -= rate * moved.mul_(0.9).add_(by)
         run.report(**{"lost" if wrong == "name" else "policy_loss": loss}, learning_rate=rate)
         if wrong == "number":
             run.report(kl=float("nan"))
         if wrong == "state":
             run.checkpoint({"network": network})
         elif wrong != "forgets":
-            run.checkpoint({"network": network.state_dict(), "optimiser": optimiser.state_dict()})
+            run.checkpoint({"network": network.state_dict(), "velocity": velocity})
         if rounds and run.round == rounds:
             return

@@ -16,7 +16,7 @@ from torch import nn
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_api import JobSpec
 from nitro_learner.algorithms.agents.teams import make_teams
-from nitro_learner.algorithms.own.collecting import Batch, LoopPolicy
+from nitro_learner.algorithms.own.collecting import CollectedBatch, LoopPolicy
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.networks.distributions import Distribution
 from nitro_learner.networks.module import ActorCriticModule
@@ -127,15 +127,17 @@ class Sampler:
         `network.critic(observations)` the values [n, 1]."""
         return self._policy.network()
 
-    def collect(self, policy: nn.Module, *, actors: int | None = None) -> Batch:
+    def collect(self, policy: nn.Module, *, actors: int | None = None) -> CollectedBatch:
         """Have the actors play a policy, and wait for what they sampled. Episodes go on from batch to batch.
 
         Args:
-            policy: what `network()` made, or the policy of it.
+            policy: what `network()` made, the policy of it, or a module of your own, which gives the
+                distributions' parameters: logits, or mean and log-std. It is played in evaluation mode.
             actors: rollouts of this batch.
 
         Raises:
-            TypeError: actors cannot play the policy.
+            TypeError: the policy is no module.
+            Unfit: actors cannot play it; the message says why, where, and what to do.
             TrainingFailed: the environment failed, or fewer than 80 % of the rollouts came back.
         """
         weights = self._policy.weights(policy)
@@ -146,7 +148,7 @@ class Sampler:
             backend = LocalBackend(self._spec, self._run)
             return await ActorSampler.open(self._stack, self._spec, self._run, backend)
 
-    async def _collect(self, weights: PolicyWeights, actors: int) -> Batch:
+    async def _collect(self, weights: PolicyWeights, actors: int) -> CollectedBatch:
         self._round += 1
         container = WeightsContainer.of_one_agent(self._run, self._round, weights)
         plan = RoundPlan(
@@ -166,7 +168,7 @@ class Sampler:
             for fragment in result.fragments:
                 if state := end_state(fragment):
                     self._states[fragment.slot] = {name: np.array(value) for name, value in state.items()}
-        return Batch.of(result.fragments)
+        return CollectedBatch.of(result.fragments)
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of work in the sampler's thread, where its event loop is."""

@@ -3,6 +3,7 @@ and a round's fragments as one batch."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,10 +22,11 @@ from nitro_learner.networks.actor_critic import ActorCritic
 from nitro_learner.networks.architecture import network_of
 from nitro_learner.networks.distributions import Distribution
 from nitro_learner.networks.module import ActorCriticModule, PolicyPart
+from nitro_learner.networks.own import playing
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CollectedBatch:
     """A round: L steps of N environments, time-major, those of the first actor first. All are tensors on the
     CPU.
 
@@ -58,7 +60,7 @@ class Batch:
     actors: int
 
     @classmethod
-    def of(cls, fragments: Sequence[Fragment]) -> Batch:
+    def of(cls, fragments: Sequence[Fragment]) -> CollectedBatch:
         """Make it of a round's fragments, sorted by slot, of an environment of one agent."""
         (name,) = fragments[0].by_class
         own = [fragment.by_class[name] for fragment in fragments]
@@ -107,7 +109,7 @@ class LoopPolicy:
     def __init__(self, team: Team, device: str = "cpu") -> None:
         """
         Raises:
-            JobInvalid: the network has a recurrent layer.
+            JobInvalid: the network has a recurrent layer, or is named by an entry point.
             NetworkMisfit: the job's network does not fit the observations.
         """
         if team.network.recurrent:
@@ -115,9 +117,13 @@ class LoopPolicy:
             raise JobInvalid(
                 [FieldError("spec.network.recurrent", team.network.recurrent.to_dict(), message)]
             )
+        if team.network.entry_point:
+            message = "is not for a training loop of your own, which gives collect a module; remove it"
+            raise JobInvalid([FieldError("spec.network.entryPoint", team.network.entry_point, message)])
         self.team = team
         (self._class,) = team.classes
         self._device = device
+        self._exported: tuple[nn.Module, bytes] | None = None
         self._shape: ActorCritic = network_of(team.network, self._class, team.environment.id)
         self.distribution: Distribution = self._shape.family
 
@@ -130,18 +136,24 @@ class LoopPolicy:
         return ActorCriticModule(self._shape, row[None].to(self._device))
 
     def weights(self, module: nn.Module) -> PolicyWeights:
-        """What actors need of a module, as copies.
+        """What actors need of a module, as copies. One of the user's own is exported when it comes first.
 
         Raises:
-            TypeError: actors cannot play it.
+            TypeError: it is no module.
+            Unfit: actors cannot play it.
         """
         policy = module.policy if isinstance(module, ActorCriticModule) else module
+        if not isinstance(policy, nn.Module):
+            raise TypeError(f"collect got {traces.shown(policy)}; give it a torch.nn.Module")
         if not isinstance(policy, PolicyPart):
-            raise TypeError(
-                f"collect got {traces.shown(module)}, which actors cannot play; give it a module that "
-                "sampler.network() has made"
-            )
+            return self._own_weights(policy)
         tensors = {
             f"policy.{name}": value.detach().cpu().numpy().copy() for name, value in policy.named_parameters()
         }
         return PolicyWeights(actor_critic_description(self.team, self._class), tensors)
+
+    def _own_weights(self, module: nn.Module) -> PolicyWeights:
+        if self._exported is None or self._exported[0] is not module:
+            tried = copy.deepcopy(module).cpu().eval()
+            self._exported = module, playing.made(tried, self._class)
+        return playing.weights(module, self._exported[1], self._class)

@@ -31,7 +31,7 @@ from nitro_actor import traces
 from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import SINGLE_AGENT, UpdateResult
-from nitro_learner.algorithms.own.collecting import Batch, LoopPolicy
+from nitro_learner.algorithms.own.collecting import CollectedBatch, LoopPolicy
 from nitro_learner.algorithms.own_code import OwnCode
 from nitro_learner.boosting.surrogate import Function, Objective, Trajectories
 from nitro_learner.checkpoints import store
@@ -76,12 +76,13 @@ class LoopSampler:
         parameters [n, P], `network.critic(observations)` the values [n, 1]."""
         return self._plays.network()
 
-    def collect(self, policy: nn.Module) -> Batch:
+    def collect(self, policy: nn.Module) -> CollectedBatch:
         """Have the round's actors play a policy, and wait for what they sampled. It does not return when the
         run has ended.
 
         Args:
-            policy: what `network()` made, or the policy of it.
+            policy: what `network()` made, the policy of it, or a module of your own, which gives the
+                distributions' parameters: logits, or mean and log-std. It is played in evaluation mode.
         """
         return self._loop.collect(policy)
 
@@ -164,14 +165,14 @@ class OwnLoop:
         self._thread: threading.Thread | None = None
         self.ended = False
 
-    def collect(self, policy: nn.Module) -> Batch:
+    def collect(self, policy: nn.Module) -> CollectedBatch:
         """See `LoopSampler.collect`; called in the loop's thread."""
         self._weights, self._policy = self._plays.weights(policy), policy
         self._told.put(True)
         fragments = self._rounds.get()
         if fragments is None:
             raise _Ended
-        return Batch.of(fragments)
+        return CollectedBatch.of(fragments)
 
     def weights(self) -> dict[str, PolicyWeights]:
         if self._weights is None:

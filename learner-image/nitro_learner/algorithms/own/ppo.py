@@ -66,12 +66,15 @@ class OwnPpo(Ppo):
             )
         super().__init__(team, device)
         self.own = self.Settings(**settings)
-        self._model = model = AutogradModel(team, device)
-        model.loss = self._checked
         (agent,) = self.learned
         self.distribution = self.network(agent).family
         self._penalty = 0.0
         self._graphs = None  # a loss may read numbers that a graph would keep as they were
+
+    def _model_of(self, team: Team, device: str) -> AutogradModel:
+        model = AutogradModel(team, device)
+        model.loss = self._checked
+        return model
 
     def loss(self, samples: Samples, parameters: Tensor, values: Tensor) -> Tensor:
         """The loss of each of n samples, f32 [n]. Its mean is minimised. PPO's, unless you override it.

@@ -66,10 +66,7 @@ class Ppo:
             TypeError: the settings are not PPO's.
             NetworkMisfit: the network does not fit the observations of a single agent.
         """
-        model: type[Model[Any, Any]] = Alone if team.single else FeedForward
-        if team.network.recurrent:
-            model = RecurrentModel
-        self._model = model(team, device)
+        self._model = self._model_of(team, device)
         self._team, self.settings, self._device = team, self._model.settings, device
         # What a network of the user's own computes outside of PyTorch would not be repeated.
         self._graphs = None if team.network.entry_point else graphs_on(device, "A gradient step")
@@ -255,6 +252,12 @@ class Ppo:
         """The shape of a policy and its critic."""
         shape: PoliciesWithCritics[Any] = self._networks[self._groups.class_of(name).name]
         return shape
+
+    def _model_of(self, team: Team, device: str) -> Model[Any, Any]:
+        """What of the algorithm depends on the networks."""
+        if team.network.recurrent:
+            return RecurrentModel(team, device)
+        return Alone(team, device) if team.single else FeedForward(team, device)
 
     def _fresh(self, name: str) -> AgentPolicy:
         """A policy as a run begins with it."""

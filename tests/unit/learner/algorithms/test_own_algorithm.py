@@ -65,6 +65,15 @@ def test_the_base_learns_what_ppo_learns(preset: str) -> None:
         assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)
 
 
+def test_the_base_learns_a_network_of_ones_own() -> None:
+    network = {"network__hiddenSizes": "null", "network__entryPoint": "own_networks:Perceptron"}
+    own, ppo = (make(name, **network) for name in ("Same", None))
+    for learner in (own, ppo):
+        learner.update(round_of(1), 1)
+    for name, value in tensors_of(ppo).items():
+        np.testing.assert_allclose(tensors_of(own)[name], value, rtol=2e-3, atol=2e-5)
+
+
 def test_a_loss_learns_by_its_own_gradient() -> None:
     overrides = {
         "algorithm__hyperparameters__epochs": 1,

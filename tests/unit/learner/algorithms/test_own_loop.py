@@ -15,12 +15,13 @@ from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import JobInvalid
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.base import OnPolicyLearner
-from nitro_learner.algorithms.own.collecting import Batch
+from nitro_learner.algorithms.own.collecting import CollectedBatch
 from nitro_learner.algorithms.own.loop import METRICS
 from nitro_learner.data.batch import Fragment
 from nitro_learner.training.failures import TrainingFailed, as_training_failure
 from nitro_learner.training.round_report import OF_UPDATES
 
+OWN_NETWORK = {"network__hiddenSizes": "null", "network__entryPoint": "own_networks:Net"}
 FILE = str(Path(own_algorithms.__file__))
 
 
@@ -50,7 +51,7 @@ def trained(loop: Any, first: int, last: int) -> dict[str, np.ndarray]:
 
 def test_a_batch_has_all_steps_of_all_actors_and_what_followed_them() -> None:
     fragments = round_of(1)
-    batch = Batch.of(fragments)
+    batch = CollectedBatch.of(fragments)
     assert (batch.actors, batch.available) == (2, None)
     for slot, tensors in enumerate(map(plain, fragments)):
         own = slice(2 * slot, 2 * slot + 2)
@@ -79,7 +80,7 @@ def test_a_loop_begins_as_ppo_does_and_learns_by_what_it_does() -> None:
         np.testing.assert_array_equal(begun.tensors[f"policy.{name}"], value.detach().numpy())
     loop.begin_round(1, 2)
     result = loop.update(round_of(1), 1)[DEFAULT_POLICY]
-    batch = Batch.of(round_of(1))
+    batch = CollectedBatch.of(round_of(1))
     parameters = module(batch.observations.flatten(0, 1))
     log_probs = ppo.network("agent").family.log_prob(parameters, batch.actions.flatten(0, 1))
     loss = -(log_probs * batch.rewards.flatten()).mean()
@@ -124,7 +125,7 @@ def test_a_loop_that_returns_ends_the_run_with_what_it_has_learned() -> None:
         ("nothing", "the loop returned before it called collect; call it in each round"),
         (
             "module",
-            "the loop raised TypeError: collect got Linear(in_features=1, out_features=1, bias=True), which ",
+            "the loop raised Unfit: forward raised RuntimeError: ",
         ),
         ("raises", "the loop raised RuntimeError: no gradient today ({FILE}:{no gradient} in loop)"),
         ("name", "the loop raised ValueError: report got lost, which is no column; the names are "),
@@ -162,6 +163,7 @@ def test_a_loop_that_keeps_nothing_cannot_go_on() -> None:
         ({"algorithm__entryPoint": "gc:collect"}, "entryPoint", "or a function of the two parameters"),
         ({"algorithm__settings": "{ratte: 1}"}, "settings", "unexpected keyword argument 'ratte'"),
         ({"algorithm__name": "impact"}, "name", "is not for a training loop of your own, which gets whole"),
+        (OWN_NETWORK, "network.entryPoint", "which gives collect a module; remove it"),
         ({"network__recurrent": "{hiddenSize: 8}"}, "network.recurrent", "is not for a training loop of"),
     ],
 )
