@@ -46,6 +46,8 @@ class OwnPpo(Ppo):
 
         model_config = ConfigDict(extra="forbid")
 
+    captured = False
+
     own: Any
     distribution: Distribution
 

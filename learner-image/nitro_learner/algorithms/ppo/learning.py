@@ -54,7 +54,11 @@ class Ppo:
     Attributes:
         settings: of the algorithm.
         learned: the policies, by the names of their first agents.
+        captured: whether its steps are captured on a GPU. Those of a network or a loss of the user's own are
+            not: a graph would not repeat what these compute outside of PyTorch.
     """
+
+    captured = True
 
     def __init__(self, team: Team, device: str = "cpu") -> None:
         """
@@ -68,8 +72,8 @@ class Ppo:
         """
         self._model = self._model_of(team, device)
         self._team, self.settings, self._device = team, self._model.settings, device
-        # What a network of the user's own computes outside of PyTorch would not be repeated.
-        self._graphs = None if team.network.entry_point else graphs_on(device, "A gradient step")
+        captured = self.captured and not team.network.entry_point
+        self._graphs = graphs_on(device, "A gradient step") if captured else None
         self._trainings: Recent[Training[Any]] = Recent(_MOST_TRAININGS)
         self._networks = {agent_class.name: self._model.network(agent_class) for agent_class in team.classes}
         self._groups = Groups.initial(team)

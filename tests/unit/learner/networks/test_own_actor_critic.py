@@ -96,10 +96,18 @@ def _inner(algorithm: Any) -> Ppo:
     return inner
 
 
-def test_its_steps_are_not_captured_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"network__entryPoint": "own_networks:Perceptron"},
+        {"algorithm__entryPoint": "own_algorithms:Same"},
+    ],
+    ids=["network", "loss"],
+)
+def test_its_steps_are_not_captured_on_a_gpu(own: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning, "graphs_on", lambda *_: pytest.fail("it asks for graphs"))
     (fragments,) = rounds(1)
-    learner("Perceptron").update(fragments, 1)
+    learner_of(job(**own).spec, HOPPER).update(fragments, 1)
 
 
 def test_it_goes_on_from_its_state_to_the_bit_and_refuses_another_ones() -> None:
