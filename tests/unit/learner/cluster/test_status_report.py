@@ -39,7 +39,7 @@ def test_a_failing_api_server_is_replaced_by_another_replica(monkeypatch: pytest
         configuration = Configuration()
         configuration.host = servers.url
         monkeypatch.setattr(Configuration, "_default", configuration)
-        monkeypatch.setattr("kubernetes.config.load_kube_config", lambda: None)
+        monkeypatch.setattr("kubernetes.config.load_kube_config", lambda **_: None)
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         client = JobClient("team", "small", "u")
         with pytest.raises(ApiUnavailable, match="answered 500"):
