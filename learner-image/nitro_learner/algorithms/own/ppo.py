@@ -71,7 +71,6 @@ class OwnPpo(Ppo):
         (agent,) = self.learned
         self.distribution = self.network(agent).family
         self._penalty = 0.0
-        self._graphs = None  # a loss may read numbers that a graph would keep as they were
 
     def _model_of(self, team: Team, device: str) -> AutogradModel:
         model = AutogradModel(team, device)
