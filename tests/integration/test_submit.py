@@ -21,8 +21,9 @@ from nitro_learner.cluster import handle
 from nitro_learner.cluster import jobs as cluster_jobs
 from nitro_learner.cluster.job import JobClient
 from nitro_learner.cluster.status_reporter import StatusReporter
+from nitro_learner.run.code_package import CodeFolderError, pack
 from nitro_learner.training.stop import Forecast
-from nitro_operator.kube.kinds import TRAINING_JOB
+from nitro_operator.kube.kinds import CONFIG_MAP, TRAINING_JOB
 from operator_support import eventually
 from report_support import report
 from train_support import start
@@ -209,6 +210,29 @@ def test_floats_of_the_environment_stay_floats_on_the_cluster(platform: Platform
     spec = {section: {name: {"x": 1.0, "y": 0.5}} for _, section, name in UNTYPED}
     cluster_jobs.mark_floats(spec)
     assert spec == {section: {name: {"x": {"$float": 1.0}, "y": 0.5}} for _, section, name in UNTYPED}
+
+
+def test_a_folder_of_code_goes_to_the_cluster_with_the_job(platform: Platform, tmp_path: Path) -> None:
+    (tmp_path / "line_parts.py").write_text("LENGTH = 4\n")
+    package = pack(tmp_path)
+    nitro.submit(JOB, code=tmp_path, namespace=platform.namespace)
+    assert platform.get()["spec"]["code"] == package.digest
+    (brought,) = (
+        entry
+        for entry in platform.server.request("GET", CONFIG_MAP.path(platform.namespace))["items"]
+        if entry["metadata"]["name"].startswith("nitro-code-")
+    )
+    assert brought["binaryData"] == package.config_map()["binaryData"]
+    assert brought["immutable"] is True
+    nitro.submit({**JOB, "metadata": {"name": "other"}}, code=tmp_path, namespace=platform.namespace)
+    assert platform.get("other")["spec"]["code"] == package.digest, "the ConfigMap was there already"
+    stranger = platform.server.kubeconfig_of("stranger", platform.namespace)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(stranger))
+        with pytest.raises(nitro.ClusterError, match="you may not make ConfigMaps in namespace"):
+            nitro.submit(JOB, code=tmp_path, namespace=platform.namespace)
+    with pytest.raises(CodeFolderError, match="is no folder"):
+        nitro.submit(JOB, code=tmp_path / "none", namespace=platform.namespace)
 
 
 WRONG: list[tuple[dict[str, Any], dict[str, Any], type[Exception], str]] = [

@@ -14,7 +14,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import yaml
 
-    package = packed(arguments.folder)
+    package = found_code(arguments.folder)
     manifest = yaml.safe_dump(package.config_map(), sort_keys=False, width=2**20)
     line = f"spec.code: {package.digest}"
     if arguments.out is None:
@@ -63,30 +62,15 @@ def add_code(parser: argparse.ArgumentParser, effect: str) -> None:
     )
 
 
-def found_code(folder: Path) -> str:
-    """Let this process, and the actors that it starts, find the modules of a folder. Returns its digest.
+def found_code(folder: Path) -> CodePackage:
+    """Let this process, and the actors that it starts, find the modules of a folder. Returns its package.
 
     Raises:
         CommandError: it cannot be packed.
     """
-    from nitro_actor import entry_points
-    from nitro_api.spec.code import PACKAGE_VARIABLE
-
-    package = packed(folder)
-    os.environ[PACKAGE_VARIABLE] = str(folder.resolve())
-    entry_points.find_code()
-    return package.digest
-
-
-def packed(folder: Path) -> CodePackage:
-    """The package of a folder.
-
-    Raises:
-        CommandError: it cannot be packed.
-    """
-    from nitro_learner.run.code_package import CodeFolderError, pack
+    from nitro_learner.run.code_package import CodeFolderError, find
 
     try:
-        return pack(folder)
+        return find(folder)
     except CodeFolderError as error:
         raise CommandError(str(error)) from None

@@ -126,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.start:
             overrides += BEGUN_HERE
         if arguments.code:
-            overrides.append(f"spec.code={found_code(arguments.code)}")
+            overrides.append(f"spec.code={found_code(arguments.code).digest}")
         job = read_job(source, overrides, begun)
         if job.spec.code and not arguments.code:
             raise CommandError(

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    digest = found_code(arguments.code) if arguments.code else None
+    digest = found_code(arguments.code).digest if arguments.code else None
     return max(_validate(path, arguments, digest) for path in arguments.job)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import Any
 
 from nitro_api import FieldError, JobInvalid, JobStatus, NitroTrainingJob, ResolvedJob, resolve_stored
 from nitro_api.spec.learner_status import HistoryEntry
@@ -178,8 +179,17 @@ def list_handles(namespace: str | None, context: str | None) -> list[ClusterJob]
     return [ClusterJob(name, namespace=where, context=context) for name, where in found]
 
 
-def send(job: NitroTrainingJob, namespace: str | None, context: str | None) -> ClusterJob:
+def send(
+    job: NitroTrainingJob,
+    namespace: str | None,
+    context: str | None,
+    code: Mapping[str, Any] | None = None,
+) -> ClusterJob:
     """Make a job that was checked on the cluster.
+
+    Args:
+        code: the ConfigMap that its spec.code names. It is made before the job, if it is not there already;
+            it stays if the cluster does not take the job.
 
     Raises:
         JobInvalid: it names another namespace.
@@ -191,6 +201,8 @@ def send(job: NitroTrainingJob, namespace: str | None, context: str | None) -> C
         raise JobInvalid([FieldError("metadata.namespace", named, message)])
     handle = ClusterJob(job.metadata.name, namespace=namespace or named, context=context)
     jobs = NamespaceJobs(handle.namespace, context)
+    if code is not None:
+        jobs.bring(code)
     try:
         jobs.create(object_of(job), strict=True)
     except ClusterError as error:

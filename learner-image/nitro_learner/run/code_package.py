@@ -16,7 +16,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nitro_api.spec.code import PACKAGE, config_map_name
+from nitro_actor import entry_points
+from nitro_api.spec.code import PACKAGE, PACKAGE_VARIABLE, config_map_name
 
 IGNORE = ".nitroignore"
 MOST_BYTES = 900 * 1024
@@ -105,6 +106,18 @@ def _archive(files: Mapping[str, bytes]) -> bytes:
             entry.create_system, entry.external_attr = 3, 0o100644 << 16  # as on Unix, on every system
             archive.writestr(entry, content)
     return packed.getvalue()
+
+
+def find(folder: Path) -> CodePackage:
+    """Pack a folder, and let this process, and the actors that it starts, find its modules.
+
+    Raises:
+        CodeFolderError, OSError: as `pack`.
+    """
+    package = pack(folder)
+    os.environ[PACKAGE_VARIABLE] = str(folder.resolve())
+    entry_points.find_code()
+    return package
 
 
 def _kib(size: int) -> str:
