@@ -11,7 +11,7 @@ COMMANDS = {
     "profile": "measure one actor of a job: its size on Lambda and Knative",
     "validate": "check a job file and show it with all defaults",
     "check-env": "check an environment before a training",
-    "init": "write a folder to start from: an environment or a scaler of your own",
+    "init": "write a folder to start from: a part of your own and its job",
     "code": "pack your Python files into a ConfigMap for jobs of a cluster",
     "explain": "documentation of a job's fields",
     "submit": "check a job and have a cluster train it",

@@ -4,6 +4,8 @@ examples:
   nitro init own-environment my-environment
   nitro init own-scaler my-scaler
   nitro init own-network my-network
+  nitro init own-algorithm my-algorithm
+  nitro init own-loop my-loop
 """
 
 from __future__ import annotations
@@ -38,5 +40,5 @@ def run(arguments: argparse.Namespace) -> int:
     (job,) = (name for name in texts if name.endswith(".yaml"))
     print("\n".join(str(folder / name) for name in texts))
     print(f"Next: cd {shlex.quote(str(folder))}; nitro validate {job}; nitro train {job}")
-    print("On a cluster: nitro code . -o code.yaml")
+    print(f"On a cluster: nitro submit {job} --code . --follow")
     return DONE

@@ -23,7 +23,7 @@ def test_a_folder_to_start_from_is_what_the_page_prints(
     files = sorted(folder.iterdir())
     said = capsys.readouterr().out
     assert said.splitlines()[: len(files)] == list(map(str, files))
-    assert "nitro code . -o code.yaml" in said
+    assert ".yaml --code . --follow" in said
     for file in files:
         head = f"# {file.name}\n" if file.suffix == ".py" else ""
         assert head + file.read_text() in printed
