@@ -8,6 +8,7 @@ from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.wire import EXACT_IN_FLOAT32
 from nitro_api import JobSpec
+from nitro_api.quantities import amount_of
 
 _REACH = 2.0
 """Standard deviations on either side of 0: 95 % of the first actions."""
@@ -21,6 +22,10 @@ _SETTINGS = {
     "NormalizeReward": ("normaliseRewards", "normalise_rewards"),
 }
 """What does the same in the learner: a field of the hyperparameters, and its attribute."""
+_LEARNER_BYTES = 600 * 2**20
+"""What a learner takes without a replay buffer: PyTorch is nearly all of it."""
+_ROW_BYTES, _AGENT_BYTES = 8, 16
+"""What a transition takes in a replay buffer beside observations and actions, in all and for each agent."""
 
 
 def warnings(environment: DescribedEnvironment, spec: JobSpec, *, new: bool = True) -> list[str]:
@@ -29,7 +34,7 @@ def warnings(environment: DescribedEnvironment, spec: JobSpec, *, new: bool = Tr
     Args:
         new: whether the policies know nothing yet; others have learned with what they see and do.
     """
-    told = stateful_wrappers(environment, spec)
+    told = [*stateful_wrappers(environment, spec), *large_buffer(environment, spec)]
     if not new:
         return told
     squashed = spec.algorithm.record.curvature == "q-value"  # into -1 to 1, which stand for the bounds
@@ -59,6 +64,28 @@ def _instead(wrapper: str, field: str, attribute: str, spec: JobSpec) -> str:
         "statistics go on from episode to episode, each copy's its own. So the results depend on the number "
         f"of actor processes, and evaluations begin without them; take the wrapper off, and {instead}"
     )
+
+
+def large_buffer(environment: DescribedEnvironment, spec: JobSpec) -> list[str]:
+    """A warning where the learner's memory, if the job names it, has no room for a full replay buffer."""
+    size = getattr(spec.algorithm.hyperparameters, "buffer_size", None)
+    given = spec.learner.resources
+    memory = (given.limits or {}).get("memory") or (given.requests or {}).get("memory")
+    if size is None or memory is None:
+        return []
+    row = _ROW_BYTES
+    for agent_class in environment.classes:
+        seen, action = agent_class.observation, agent_class.action
+        of_observation = math.prod(seen["shape"]) * (1 if seen["dtype"] == "uint8" else 4)
+        of_action = 4 * action["size"] if action["kind"] == "continuous" else 8
+        row += len(agent_class.agents) * (of_observation + of_action + _AGENT_BYTES)
+    if size * row + _LEARNER_BYTES <= amount_of(memory):
+        return []
+    return [
+        f"spec.algorithm.hyperparameters.bufferSize: a full replay buffer of {size:,} transitions takes "
+        f"{size * row / 2**30:.1f} GiB, the learner itself about {_LEARNER_BYTES / 2**30:.1f}, and "
+        f"spec.learner.resources gives it {memory}; lower bufferSize or raise the memory"
+    ]
 
 
 def first_actions(environment: DescribedEnvironment) -> list[str]:
