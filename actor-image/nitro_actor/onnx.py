@@ -42,6 +42,7 @@ class OnnxNetwork:
         self.width = network["outputs"]
         self._shape = tuple(shape)
         own = {name: array for name, array in tensors.items() if name.startswith(PREFIX)}
+        self._made_of = network, {SKELETON: tensors[SKELETON], **own}, shape
         self._session = session(tensors[SKELETON].tobytes(), own)
         (taken,) = self._session.get_inputs()
         self._input = taken.name
@@ -70,6 +71,10 @@ class OnnxNetwork:
         (result,) = self._session.run(None, {self._input: np.ascontiguousarray(rows)})
         outputs: Floats = result
         return outputs
+
+    def __reduce__(self) -> tuple[type["OnnxNetwork"], tuple[Any, ...]]:
+        # onnxruntime's session cannot be copied, nor pickled.
+        return OnnxNetwork, self._made_of
 
 
 def session(skeleton: bytes, tensors: Mapping[str, np.ndarray]) -> Any:

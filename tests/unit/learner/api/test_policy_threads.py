@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
 import agents_jobs
-from nitro_actor import matmul, networks
+from nitro_actor import matmul, networks, onnx
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.checkpoints.store import load
 from nitro_learner.deployment.serving.app import make_app
@@ -33,6 +33,7 @@ SOURCES: dict[str, dict[str, Any]] = {
         **SHORT,
     ),
     "frames": job(environment={"id": "CartPole-v1", "frameStack": 3}, **SHORT),
+    "a module": job(network={"entryPoint": "own_networks:Perceptron"}, **SHORT),
     "memory": job(**MEMORY, **SHORT),
     "several numbers": job(environment={"entryPoint": f"{OWN}Dials"}, **SHORT),
     "several agents": agents_jobs.job(id="mpe2/simple_adversary_v3", **SHORT),
@@ -95,6 +96,12 @@ def in_another(call: Call) -> Any:
         return pool.submit(call).result()
 
 
+def product(policy: TrainedPolicy) -> str:
+    """The function of numpy that a policy calls at least once between an observation and its action."""
+    kinds = {one.network["kind"] for one in policy.weights.policies.values()}
+    return "ascontiguousarray" if onnx.KIND in kinds else "matmul"
+
+
 def interrupted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, meddle: Call) -> None:
     """Let another thread make a call of its own after each call of a function in this one."""
     function, here = getattr(module, name), threading.current_thread()
@@ -116,7 +123,7 @@ def test_a_thread_in_the_middle_of_anothers_call_changes_nothing(
     mine, others = answer(policy, 6, seed=1), answer(policy, count, seed=2)
     right = flat(mine())
     assert flat(others()) != right, "otherwise nothing is tested"
-    interrupted(monkeypatch, np, "matmul", others)
+    interrupted(monkeypatch, np, product(policy), others)
     assert flat(mine()) == right
 
 
@@ -171,7 +178,7 @@ def test_an_episode_belongs_to_one_thread_at_a_time(
         refused.append(True)
 
     with monkeypatch.context() as patch:
-        interrupted(patch, np, "matmul", meddle)
+        interrupted(patch, np, product(policy), meddle)
         found = [flat(episode.act(frames)), flat(episode.act(frames))]
     assert refused
     assert [*found, flat(in_another(lambda: episode.act(frames)))] == right, "one after the other they may"
@@ -227,4 +234,4 @@ def test_evaluations_in_threads_play_the_same_episodes(tmp_path: Path, name: str
 
 
 def test_every_network_is_tested() -> None:
-    assert networks.NETWORKS.keys() == {"mlp", "conv"}
+    assert networks.NETWORKS.keys() == {"mlp", "conv", onnx.KIND}
