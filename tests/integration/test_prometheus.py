@@ -30,6 +30,7 @@ ONE_AGENT = "the job has a single agent"
 RIGHTLY_EMPTY = {
     "Phase: {{phase}}": OPERATOR,
     "Rounds: of": OPERATOR,
+    "Progress: done": OPERATOR,
     "Since the last report: age": OPERATOR,
     "Budget spent: spent": OPERATOR,
     "Return of training episodes: target": OPERATOR,
