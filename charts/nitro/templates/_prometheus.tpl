@@ -55,7 +55,7 @@ scrape_configs:
 
 {{/* The names of the series that only the operator has. */}}
 {{- define "nitro.operatorsSeries" -}}
-nitro_(operator_.+|jobs|job_(info|spec_.+|status_.+)|actor_pods_started_total)
+nitro_(operator_.+|jobs|job_(info|progress_ratio|spec_.+|status_.+)|actor_pods_started_total)
 {{- end -}}
 
 {{/* The labels of a job's learner pod. */}}

@@ -130,5 +130,5 @@ def test_a_priority_is_of_the_largest_and_of_the_mean_error() -> None:
 
 def test_fragments_of_several_shapes_are_refused() -> None:
     learner = learner_of(ONE, algorithm="iql", settings=SETTINGS)
-    with pytest.raises(ValueError, match="need fragments of one shape"):
+    with pytest.raises(ValueError, match="needs fragments of one shape"):
         learner.update([by_hand(), remembering(ONE, length=3, envs=2)], 1)
