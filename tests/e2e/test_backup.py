@@ -8,6 +8,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 from harness import Cluster, round_of, training
 from jobs import hopper
 from namespaces import Start
@@ -18,6 +19,7 @@ NAME = "hopper"
 SPEC = hopper(rounds=1000, actors=(1, 2, 2), learner={"checkpoint": {"pvc": {"retain": True}}})
 
 
+@pytest.mark.full
 def test_a_restored_job_goes_on_with_its_run(
     cluster: Cluster, namespace: str, start: Start, tmp_path: Path
 ) -> None:

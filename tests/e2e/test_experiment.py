@@ -51,6 +51,7 @@ EXPERIMENT: Object = {
 }
 
 
+@pytest.mark.full
 def test_an_experiment_on_the_cluster_is_that_of_this_machine(
     cluster: Cluster, namespace: str, disks: volumes.Disks, tmp_path: Path
 ) -> None:

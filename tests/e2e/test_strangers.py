@@ -68,6 +68,7 @@ def restarts(pods: list[Object]) -> dict[str, int]:
     }
 
 
+@pytest.mark.full
 def test_strangers_stop_neither_a_run_nor_the_operator(
     cluster: Cluster, namespace: str, start: Start, elsewhere: str
 ) -> None:
