@@ -1,5 +1,6 @@
 """Traces: the line of the user's code that raised an error, or at which a process hangs."""
 
+import inspect
 import re
 import signal
 import sysconfig
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 OURS = Path(__file__).parent
 """The folder of this package."""
@@ -60,6 +62,14 @@ def raised_at(error: BaseException, *, ours: Path = OURS) -> str:
     ]
     frame = _own([frame for frame in frames[::-1] if not frame.file.startswith(str(ours))])
     return f" ({frame})" if frame else ""
+
+
+def defined(code: Any) -> str:
+    """Where a class or a function is defined, as the end of a message; empty if that is not known."""
+    try:
+        return f" ({inspect.getsourcefile(code)}:{inspect.getsourcelines(code)[1]})"
+    except (OSError, TypeError):
+        return ""
 
 
 def of_its_code(error: BaseException) -> bool:

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import onnxruntime
 
-from nitro_learner.checkpoints.store import pack
-from off_policy_support import killed_resumed_and_relearned
-from train_support import nitro, rows_of, write_job
+from off_policy_support import check_killed_and_relearned
+from train_support import nitro, write_job
 
 ROUNDS = 6
 
@@ -21,12 +20,7 @@ def test_a_killed_run_is_learned_again_from_its_feed_to_the_bit_and_its_policy_p
         stop={"rounds": ROUNDS},
     )
     run = tmp_path / "run"
-    learned, expected = killed_resumed_and_relearned(job, run)
-    table = rows_of(run)
-    assert [row["round"] for row in table] == [str(number) for number in range(1, ROUNDS + 1)]
-    assert all(float(row["convexity_ratio"]) >= 0 for row in table)
-    assert learned["steps"] == expected["steps"] > 0
-    assert pack(1, {"learned": learned["learned"]}) == pack(1, {"learned": expected["learned"]})
+    check_killed_and_relearned(job, run, ROUNDS)
 
     played = nitro("evaluate", run, "--episodes", "2")
     assert played.returncode == 0, played.stderr

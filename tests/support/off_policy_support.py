@@ -14,9 +14,9 @@ from nitro_actor.protocol.environment import DescribedEnvironment
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_api import load_job, resolve
 from nitro_learner.algorithms.base import OffPolicyLearner
-from nitro_learner.checkpoints.store import load
+from nitro_learner.checkpoints.store import load, pack
 from nitro_learner.sampling.seeds import slot_seed
-from train_support import nitro
+from train_support import nitro, rows_of
 
 
 def killed_resumed_and_relearned(job: Path, run: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -35,6 +35,16 @@ def killed_resumed_and_relearned(job: Path, run: Path) -> tuple[dict[str, Any], 
     newest = sorted((run / "checkpoints").glob("*.safetensors"))[-1]
     learned: dict[str, Any] = load(newest).state["policies"]["learners"][0]["state"]
     return learned, expected
+
+
+def check_killed_and_relearned(job: Path, run: Path, rounds: int) -> None:
+    """A learner of values goes on after a kill, and its feed alone gives what it has learned, to the bit."""
+    learned, expected = killed_resumed_and_relearned(job, run)
+    table = rows_of(run)
+    assert [row["round"] for row in table] == [str(number) for number in range(1, rounds + 1)]
+    assert all(float(row["convexity_ratio"]) >= 0 for row in table)
+    assert learned["steps"] == expected["steps"] > 0
+    assert pack(1, {"learned": learned["learned"]}) == pack(1, {"learned": expected["learned"]})
 
 
 def entries(run: Path, message: str) -> list[dict[str, Any]]:

@@ -94,7 +94,7 @@ class OwnCode:
             inspect.signature(made_of).bind(*arguments, **self.settings)
         except TypeError as error:
             kind = "the constructor of " if isinstance(made_of, type) else ""
-            what = f"do not fit {kind}{self.name}: {error}{defined(made_of)}"
+            what = f"do not fit {kind}{self.name}: {error}{traces.defined(made_of)}"
             raise self._of_settings(self.settings or ABSENT, f"{what}; {_REMEDY}") from None
 
     def state(self, state: Any) -> dict[str, Any]:
@@ -146,11 +146,3 @@ class OwnCode:
 
 
 _REMEDY = "correct the settings, or the constructor"
-
-
-def defined(code: Any) -> str:
-    """Where a class or a function is defined, as the end of a message; empty if that is not known."""
-    try:
-        return f" ({inspect.getsourcefile(code)}:{inspect.getsourcelines(code)[1]})"
-    except (OSError, TypeError):
-        return ""

@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 from nitro_actor import traces
 from nitro_api import JobSpec
-from nitro_learner.algorithms.own_code import OwnCode, OwnCodeError, defined
+from nitro_learner.algorithms.own_code import OwnCode, OwnCodeError
 from nitro_learner.scalers.base import Decision, Need, RoundOutcome, Scaler, Wish
 
 
@@ -108,7 +108,7 @@ def _loaded(code: OwnCode) -> type[Scaler]:
         what = f"must name a subclass of nitro_learner.scalers.Scaler, and names {traces.shown(loaded)}"
         raise code.invalid(f"{what}; derive your class from Scaler")
     if lacking := sorted(loaded.__abstractmethods__):
-        what = f"names a class without a method {' and '.join(lacking)}{defined(loaded)}"
+        what = f"names a class without a method {' and '.join(lacking)}{traces.defined(loaded)}"
         raise code.invalid(f"{what}; define it")
     return loaded
 

@@ -4,7 +4,8 @@ autograd."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,18 +43,9 @@ class AutogradModel(Alone):
         parameters: Tensor,
         sampled: Tensor,
     ) -> AutogradSurrogate:
-        return AutogradSurrogate(
-            network,
-            network.bind(parameters),
-            samples,
-            c,
-            network.bind(sampled),
-            batch.data.standardised(),
-            batch.agents,
-            batch.slots,
-            batch.envs,
-            self.loss,
-        )
+        plain = super().surrogate(network, batch, samples, c, parameters, sampled)
+        given: dict[str, Any] = {field.name: getattr(plain, field.name) for field in fields(plain)}
+        return AutogradSurrogate(**given, loss=self.loss)
 
 
 class AutogradPasses(AlonePasses):

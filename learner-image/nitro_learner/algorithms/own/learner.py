@@ -27,7 +27,7 @@ from nitro_learner.algorithms.base import (
 )
 from nitro_learner.algorithms.own.loop import OwnLoop
 from nitro_learner.algorithms.own.ppo import OwnPpo
-from nitro_learner.algorithms.own_code import OwnCode, OwnCodeError, defined
+from nitro_learner.algorithms.own_code import OwnCode, OwnCodeError
 from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.architecture import NetworkMisfit
 
@@ -54,8 +54,9 @@ def load(spec: JobSpec, needs: Collection[str] = ()) -> Any:
     members = sorted(_methods(Learner) | _methods(protocol))
     if lacking := [name for name in members if not callable(getattr(loaded, name, None))]:
         what = (
-            f"names a class without {', '.join(lacking)}{defined(loaded)}, which {protocol.__name__} of "
-            f"nitro_learner.algorithms.base has, by whose methods name: {record.name} is fed"
+            f"names a class without {', '.join(lacking)}{traces.defined(loaded)}, which "
+            f"{protocol.__name__} of nitro_learner.algorithms.base has, by whose methods "
+            f"name: {record.name} is fed"
         )
         raise code.invalid(f"{what}; {_FORMS}")
     if issubclass(loaded, OwnPpo) and spec.network.recurrent:
@@ -174,7 +175,7 @@ def _check_loop(spec: JobSpec, code: OwnCode, loop: Any, needs: Collection[str])
     try:
         inspect.signature(loop).bind(None, None)
     except TypeError as error:
-        raise code.invalid(f"names what cannot be called so: {error}{defined(loop)}; {_TWO}") from None
+        raise code.invalid(f"names what cannot be called so: {error}{traces.defined(loop)}; {_TWO}") from None
     code.check_constructor(loop, None, None)
     if spec.algorithm.record.feeding != "rounds":
         message = "is not for a training loop of your own, which gets whole rounds; set it to ppo"
@@ -220,6 +221,6 @@ def _check_settings(code: OwnCode, loaded: type[Any]) -> None:
         for item in error.errors():
             place = ".".join([path, *map(str, item["loc"])])
             value = ABSENT if item["type"] == "missing" else item["input"]
-            errors.append(FieldError(place, value, f"{item['msg']}; correct it{defined(model)}"))
+            errors.append(FieldError(place, value, f"{item['msg']}; correct it{traces.defined(model)}"))
     if errors:
         raise JobInvalid(errors)

@@ -14,7 +14,7 @@ from nitro_api import FieldError, JobInvalid
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.own.autograd import AutogradModel
-from nitro_learner.algorithms.own_code import OwnCodeError, defined
+from nitro_learner.algorithms.own_code import OwnCodeError
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Coefficients, terms
 from nitro_learner.algorithms.ppo.samples import Samples
@@ -122,4 +122,4 @@ class OwnPpo(Ppo):
         made_of = type(self)
         name = f"{made_of.__module__}:{made_of.__qualname__}"
         remedy = f"return the loss of each sample, of shape [{len(values)}], computed from both"
-        raise OwnCodeError("algorithm", name, f"loss {told}{defined(made_of.loss)}; {remedy}")
+        raise OwnCodeError("algorithm", name, f"loss {told}{traces.defined(made_of.loss)}; {remedy}")

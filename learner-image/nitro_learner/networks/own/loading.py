@@ -82,9 +82,6 @@ def seeded(make: Make, outputs: int, seed: int) -> nn.Module:
 
 def _unmade(name: str, settings: dict[str, Any], made_of: type, why: str) -> FieldError:
     """The mistake that a class cannot be made."""
-    try:
-        place = f" ({inspect.getsourcefile(made_of)}:{inspect.getsourcelines(made_of)[1]})"
-    except (OSError, TypeError):
-        place = ""
+    place = traces.defined(made_of)
     what = f"do not fit the constructor of {name}{place}, which gets the observation's shape, the number of "
     return FieldError(SETTINGS, settings or ABSENT, f"{what}outputs and these: {why}; correct one of them")
